@@ -1,0 +1,3 @@
+//! The near cache and its rule.
+
+pub mod position;

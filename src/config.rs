@@ -1,0 +1,179 @@
+//! Settings: one tree with defaults; loaded from file, environment and flags; every problem reported at once.
+
+use std::time::Duration;
+
+use secrecy::SecretString;
+use serde::Deserialize;
+
+/// Every setting of one instance.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+#[non_exhaustive]
+pub struct Config {
+    /// Address for emitting and administration; may be a pooler. A libpq URL or `key=value` string.
+    pub url: Option<SecretString>,
+    /// Direct address (no pooler) for the LISTEN, fetch and warden sessions. Default: `url`.
+    pub listen_url: Option<SecretString>,
+    /// Name of this instance. Default: random per process.
+    pub instance_id: Option<String>,
+    /// `false`: nothing listens, caches bypass, Rust emits are no-ops that say so.
+    pub enabled: bool,
+    /// Oldest proof of freshness with which a hit counts as fresh. At least 2 polls.
+    #[serde(with = "humantime_serde")]
+    pub max_staleness: Duration,
+    /// The sessions.
+    pub session: SessionConfig,
+    /// The LISTEN connection.
+    pub wake: WakeConfig,
+    /// The feed.
+    pub feed: FeedConfig,
+    /// Defaults of near caches.
+    pub cache: CacheConfig,
+}
+
+/// How sessions are opened and bounded.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+#[non_exhaustive]
+pub struct SessionConfig {
+    /// Deadline for opening a session, from the TCP connect to the first answer.
+    #[serde(with = "humantime_serde")]
+    pub connect_timeout: Duration,
+    /// Deadline of every statement, on the client's side.
+    #[serde(with = "humantime_serde")]
+    pub statement_timeout: Duration,
+    /// First pause before connecting again; doubles up to `backoff_max`, with half jitter.
+    #[serde(with = "humantime_serde")]
+    pub backoff_min: Duration,
+    /// Longest pause before connecting again.
+    #[serde(with = "humantime_serde")]
+    pub backoff_max: Duration,
+}
+
+/// How the LISTEN connection is proved.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+#[non_exhaustive]
+pub struct WakeConfig {
+    /// A LISTEN session that heard nothing for this long is probed.
+    #[serde(with = "humantime_serde")]
+    pub probe_interval: Duration,
+    /// A probe unanswered for this long after its commit means that the session is lost.
+    #[serde(with = "humantime_serde")]
+    pub probe_timeout: Duration,
+}
+
+/// How the feed polls, pages and proves its life.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+#[non_exhaustive]
+pub struct FeedConfig {
+    /// Pause between fetches while the LISTEN path is proved.
+    #[serde(with = "humantime_serde")]
+    pub poll: Duration,
+    /// Pause between fetches while it is not.
+    #[serde(with = "humantime_serde")]
+    pub poll_unproved: Duration,
+    /// Events of the first page of a catch-up.
+    pub page_min: u32,
+    /// Events of a page once pages come full.
+    pub page_max: u32,
+    /// Pause between heartbeats.
+    #[serde(with = "humantime_serde")]
+    pub heartbeat: Duration,
+    /// Deadline for becoming ready at start.
+    #[serde(with = "humantime_serde")]
+    pub sync_timeout: Duration,
+}
+
+/// What a near cache does unless its builder says otherwise.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+#[non_exhaustive]
+pub struct CacheConfig {
+    /// Longest life of an entry.
+    #[serde(with = "humantime_serde")]
+    pub ttl: Duration,
+    /// Most entries of one cache.
+    pub capacity: usize,
+    /// What a hit that cannot be proved fresh does.
+    pub when_stale: WhenStale,
+    /// Deadline of one load.
+    #[serde(with = "humantime_serde")]
+    pub load_timeout: Duration,
+    /// Most loads at once per instance.
+    pub max_loads: usize,
+}
+
+/// What a hit does when `as_of` is older than `max_staleness`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum WhenStale {
+    /// It counts as a miss.
+    Bypass,
+    /// It is served and flagged stale.
+    Serve,
+    /// It is an error.
+    Fail,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            url: None,
+            listen_url: None,
+            instance_id: None,
+            enabled: true,
+            max_staleness: Duration::from_secs(5),
+            session: SessionConfig::default(),
+            wake: WakeConfig::default(),
+            feed: FeedConfig::default(),
+            cache: CacheConfig::default(),
+        }
+    }
+}
+
+impl Default for SessionConfig {
+    fn default() -> Self {
+        Self {
+            connect_timeout: Duration::from_secs(5),
+            statement_timeout: Duration::from_secs(2),
+            backoff_min: Duration::from_millis(100),
+            backoff_max: Duration::from_secs(3),
+        }
+    }
+}
+
+impl Default for WakeConfig {
+    fn default() -> Self {
+        Self {
+            probe_interval: Duration::from_secs(5),
+            probe_timeout: Duration::from_secs(2),
+        }
+    }
+}
+
+impl Default for FeedConfig {
+    fn default() -> Self {
+        Self {
+            poll: Duration::from_millis(500),
+            poll_unproved: Duration::from_millis(50),
+            page_min: 500,
+            page_max: 5_000,
+            heartbeat: Duration::from_secs(10),
+            sync_timeout: Duration::from_secs(30),
+        }
+    }
+}
+
+impl Default for CacheConfig {
+    fn default() -> Self {
+        Self {
+            ttl: Duration::from_secs(600),
+            capacity: 100_000,
+            when_stale: WhenStale::Bypass,
+            load_timeout: Duration::from_secs(30),
+            max_loads: 64,
+        }
+    }
+}

@@ -1,0 +1,11 @@
+//! PostgreSQL tells every cache, within milliseconds of the commit, what went stale, and no cache ever misses it.
+#![warn(missing_docs)]
+
+pub mod cache;
+pub mod config;
+pub mod error;
+pub mod event;
+pub mod sink;
+pub mod snapshot;
+
+pub use error::{Error, Result};

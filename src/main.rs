@@ -1,0 +1,2 @@
+//! The `pgevict` command.
+fn main() {}
