@@ -15,6 +15,12 @@ use uuid::Uuid;
 use crate::error::{Error, Result};
 use crate::snapshot::Xid;
 
+mod key_text;
+
+#[doc(hidden)]
+pub use key_text::check_template;
+pub use key_text::{KeyValue, ValueText};
+
 /// Largest key, tag or prefix, in bytes (1 MiB).
 pub const MAX_TEXT_BYTES: usize = 1 << 20;
 
@@ -36,6 +42,12 @@ macro_rules! text_value {
                 let text = text.into();
                 check_text($field, &text)?;
                 Ok(Self(text))
+            }
+
+            /// What the macro of this type makes; the template has been checked when compiled.
+            #[doc(hidden)]
+            pub fn of_template(template: &str, names: &[&str], values: &[&dyn KeyValue]) -> Self {
+                Self(key_text::fill(template, names, values).into())
             }
 
             /// The text.
@@ -231,6 +243,22 @@ impl Event {
     /// Id of the entity; `None` when the event covers many rows.
     pub fn entity_id(&self) -> Option<&str> {
         self.entity_id.as_deref()
+    }
+
+    /// Checks what the log would refuse.
+    ///
+    /// # Errors
+    /// Invalid when a key, tag or prefix is over 1 MiB, which [`key!`](crate::key) lets pass.
+    pub fn check(&self) -> Result<()> {
+        self.keys
+            .iter()
+            .try_for_each(|key| check_text("key", key.as_str()))?;
+        self.tags
+            .iter()
+            .try_for_each(|tag| check_text("tag", tag.as_str()))?;
+        self.prefixes
+            .iter()
+            .try_for_each(|prefix| check_text("prefix", prefix.as_str()))
     }
 
     /// True when the event makes nothing stale.
