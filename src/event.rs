@@ -248,7 +248,8 @@ impl Event {
     /// Checks what the log would refuse.
     ///
     /// # Errors
-    /// Invalid when a key, tag or prefix is over 1 MiB, which [`key!`](crate::key) lets pass.
+    /// Invalid when a key, tag or prefix is over 1 MiB, which [`key!`](crate::key) lets pass, and when a prefix is
+    /// empty: it would empty everything, and that is said by [`Event::flush`].
     pub fn check(&self) -> Result<()> {
         self.keys
             .iter()
@@ -256,9 +257,15 @@ impl Event {
         self.tags
             .iter()
             .try_for_each(|tag| check_text("tag", tag.as_str()))?;
-        self.prefixes
-            .iter()
-            .try_for_each(|prefix| check_text("prefix", prefix.as_str()))
+        for prefix in &self.prefixes {
+            check_text("prefix", prefix.as_str())?;
+            if prefix.as_str().is_empty() {
+                return Err(Error::invalid(
+                    "an empty prefix would empty everything: emit Event::flush() for that",
+                ));
+            }
+        }
+        Ok(())
     }
 
     /// True when the event makes nothing stale.

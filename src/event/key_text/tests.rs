@@ -106,6 +106,14 @@ fn a_key_over_the_limit_is_refused_when_emitted() {
         "{error}"
     );
     assert!(Event::new("t").key(key!("a")).tag(tag!("b")).check().is_ok());
+    assert!(
+        Event::new("t")
+            .prefix(prefix!(""))
+            .check()
+            .unwrap_err()
+            .to_string()
+            .contains("flush")
+    );
 }
 
 /// One line per value: SQL type, SQL literal, text. The server's side is held to the same file.
