@@ -7,5 +7,6 @@ pub mod error;
 pub mod event;
 pub mod sink;
 pub mod snapshot;
+pub mod store;
 
 pub use error::{Error, Result};
