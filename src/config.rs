@@ -1,9 +1,23 @@
 //! Settings: one tree with defaults; loaded from file, environment and flags; every problem reported at once.
+//!
+//! Unit, default and extremes of each are in `config.toml` at the root of the repository. [`Config::load`] reads
+//! what an operator wrote. A program may also fill the fields itself, or read them as part of its own settings,
+//! and then calls [`Config::check`].
 
 use std::time::Duration;
 
-use secrecy::SecretString;
+use secrecy::{ExposeSecret, SecretString};
 use serde::Deserialize;
+
+use crate::error::{Error, Result};
+
+mod address;
+mod check;
+mod fields;
+mod load;
+mod nearest;
+
+pub use address::Address;
 
 /// Every setting of one instance.
 #[derive(Debug, Clone, Deserialize)]
@@ -32,7 +46,7 @@ pub struct Config {
 }
 
 /// How sessions are opened and bounded.
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct SessionConfig {
@@ -51,7 +65,7 @@ pub struct SessionConfig {
 }
 
 /// How the LISTEN connection is proved.
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct WakeConfig {
@@ -64,7 +78,7 @@ pub struct WakeConfig {
 }
 
 /// How the feed polls, pages and proves its life.
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct FeedConfig {
@@ -87,7 +101,7 @@ pub struct FeedConfig {
 }
 
 /// What a near cache does unless its builder says otherwise.
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct CacheConfig {
@@ -115,6 +129,43 @@ pub enum WhenStale {
     Serve,
     /// It is an error.
     Fail,
+}
+
+impl Config {
+    /// Every default, with this address.
+    ///
+    /// # Errors
+    /// Invalid when the address cannot be read: see [`Address::parse`].
+    pub fn from_url(url: impl Into<String>) -> Result<Self> {
+        let url = SecretString::from(url.into());
+        Address::parse(url.expose_secret())?;
+        Ok(Self {
+            url: Some(url),
+            ..Self::default()
+        })
+    }
+
+    /// Where to emit and administer.
+    ///
+    /// # Errors
+    /// Invalid when `url` is not set or cannot be read.
+    pub fn address(&self) -> Result<Address> {
+        let url = self.url.as_ref().ok_or_else(|| {
+            Error::invalid("no address is set: set `url`, --url, PGEVICT_URL or DATABASE_URL, such as postgresql://user@host/dbname")
+        })?;
+        Address::parse(url.expose_secret())
+    }
+
+    /// Where to listen and fetch: `listen_url`, or `url` when that is not set.
+    ///
+    /// # Errors
+    /// Invalid when neither is set, or the one that counts cannot be read.
+    pub fn listen_address(&self) -> Result<Address> {
+        match &self.listen_url {
+            Some(url) => Address::parse(url.expose_secret()),
+            None => self.address(),
+        }
+    }
 }
 
 impl Default for Config {
@@ -177,3 +228,6 @@ impl Default for CacheConfig {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

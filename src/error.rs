@@ -6,6 +6,7 @@
 
 use std::error::Error as StdError;
 use std::fmt;
+use std::sync::Arc;
 
 /// Result with [`Error`].
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -18,7 +19,7 @@ pub struct Error(Box<Inner>);
 struct Inner {
     kind: Kind,
     message: String,
-    source: Option<Box<dyn StdError + Send + Sync>>,
+    source: Option<Arc<dyn StdError + Send + Sync>>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,8 +27,11 @@ enum Kind {
     Invalid,
     Unreachable,
     Refused,
+    Standby,
     Timeout,
     Database,
+    Loader,
+    Stale,
 }
 
 impl Error {
@@ -46,6 +50,11 @@ impl Error {
         Self::new(Kind::Refused, message)
     }
 
+    /// The server is a standby: neither LISTEN nor a cursor is right there.
+    pub(crate) fn standby(message: impl Into<String>) -> Self {
+        Self::new(Kind::Standby, message)
+    }
+
     /// A deadline passed.
     pub(crate) fn timeout(message: impl Into<String>) -> Self {
         Self::new(Kind::Timeout, message)
@@ -54,6 +63,16 @@ impl Error {
     /// The database answered with an error that has no class of its own here.
     pub(crate) fn database(message: impl Into<String>) -> Self {
         Self::new(Kind::Database, message)
+    }
+
+    /// The caller's loader failed or panicked.
+    pub(crate) fn loader(message: impl Into<String>) -> Self {
+        Self::new(Kind::Loader, message)
+    }
+
+    /// What is held cannot be proved fresh, and the policy is to fail then.
+    pub(crate) fn stale(message: impl Into<String>) -> Self {
+        Self::new(Kind::Stale, message)
     }
 
     fn new(kind: Kind, message: impl Into<String>) -> Self {
@@ -67,7 +86,14 @@ impl Error {
     /// Adds the cause.
     #[must_use]
     pub(crate) fn because(mut self, source: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
-        self.0.source = Some(source.into());
+        self.0.source = Some(Arc::from(source.into()));
+        self
+    }
+
+    /// Adds a cause that others hold as well.
+    #[must_use]
+    pub(crate) fn because_shared(mut self, source: Arc<dyn StdError + Send + Sync>) -> Self {
+        self.0.source = Some(source);
         self
     }
 
@@ -81,14 +107,29 @@ impl Error {
         self.0.kind == Kind::Unreachable
     }
 
-    /// The state or the caller's rights do not allow it.
+    /// The state, the server or the caller's rights do not allow it.
     pub fn is_refused(&self) -> bool {
-        self.0.kind == Kind::Refused
+        matches!(self.0.kind, Kind::Refused | Kind::Standby)
+    }
+
+    /// The address leads to a standby.
+    pub fn is_standby(&self) -> bool {
+        self.0.kind == Kind::Standby
     }
 
     /// A deadline passed; whether the work was done is unknown.
     pub fn is_timeout(&self) -> bool {
         self.0.kind == Kind::Timeout
+    }
+
+    /// The loader of a cache failed or panicked; its own error is the cause.
+    pub fn is_loader(&self) -> bool {
+        self.0.kind == Kind::Loader
+    }
+
+    /// A cached value cannot be proved fresh, and the cache was told to fail then.
+    pub fn is_stale(&self) -> bool {
+        self.0.kind == Kind::Stale
     }
 
     /// SQLSTATE of the database error in the chain of causes, when there is one.

@@ -15,6 +15,12 @@ use uuid::Uuid;
 use crate::error::{Error, Result};
 use crate::snapshot::Xid;
 
+mod key_text;
+
+#[doc(hidden)]
+pub use key_text::check_template;
+pub use key_text::{KeyValue, ValueText};
+
 /// Largest key, tag or prefix, in bytes (1 MiB).
 pub const MAX_TEXT_BYTES: usize = 1 << 20;
 
@@ -38,6 +44,12 @@ macro_rules! text_value {
                 Ok(Self(text))
             }
 
+            /// What the macro of this type makes; the template has been checked when compiled.
+            #[doc(hidden)]
+            pub fn of_template(template: &str, names: &[&str], values: &[&dyn KeyValue]) -> Self {
+                Self(key_text::fill(template, names, values).into())
+            }
+
             /// The text.
             pub fn as_str(&self) -> &str {
                 &self.0
@@ -46,11 +58,6 @@ macro_rules! text_value {
             /// Text that is known to be good because it comes from the log.
             pub(crate) fn stored(text: impl Into<Arc<str>>) -> Self {
                 Self(text.into())
-            }
-
-            /// The shared text.
-            pub(crate) fn shared(&self) -> Arc<str> {
-                self.0.clone()
             }
         }
 
@@ -231,6 +238,29 @@ impl Event {
     /// Id of the entity; `None` when the event covers many rows.
     pub fn entity_id(&self) -> Option<&str> {
         self.entity_id.as_deref()
+    }
+
+    /// Checks what the log would refuse.
+    ///
+    /// # Errors
+    /// Invalid when a key, tag or prefix is over 1 MiB, which [`key!`](crate::key) lets pass, and when a prefix is
+    /// empty: it would empty everything, and that is said by [`Event::flush`].
+    pub fn check(&self) -> Result<()> {
+        self.keys
+            .iter()
+            .try_for_each(|key| check_text("key", key.as_str()))?;
+        self.tags
+            .iter()
+            .try_for_each(|tag| check_text("tag", tag.as_str()))?;
+        for prefix in &self.prefixes {
+            check_text("prefix", prefix.as_str())?;
+            if prefix.as_str().is_empty() {
+                return Err(Error::invalid(
+                    "an empty prefix would empty everything: emit Event::flush() for that",
+                ));
+            }
+        }
+        Ok(())
     }
 
     /// True when the event makes nothing stale.

@@ -2,21 +2,17 @@
 //!
 //! Ids come from a sequence at insert, rows appear at commit, so `id > last` skips late commits. A cursor is
 //! therefore a whole `pg_snapshot`: *fetch what is visible now and was not visible in the cursor*. The rule is
-//! PgQ's (`pgq.batch_event_sql`); the paging on top of it is ours:
-//!
-//! ```text
-//!   base --------------------------> target (the snapshot of the first, full page)
-//!     |  page 1 | page 2 | page 3 |     |
-//!     +--after--+--after-+--------+---> base := target
-//! ```
-//!
-//! A page that is full pins a *target*. Further pages read "not seen by base, seen by target, above after, in
-//! (xid, id) order"; the last page makes the target the new base.
+//! PgQ's (`pgq.batch_event_sql`); the paging on top of it, in `cursor.rs`, is ours.
 
 use std::fmt;
 use std::str::FromStr;
 
 use crate::error::{Error, Result};
+
+mod cursor;
+mod wire;
+
+pub use cursor::{Cursor, FetchBounds, PageSize, Place};
 
 /// A 64-bit transaction id (`xid8`), top-level.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
@@ -119,11 +115,16 @@ impl FromStr for Snapshot {
 
     fn from_str(text: &str) -> Result<Self> {
         let bad = || {
+            let head: String = text.chars().take(60).collect();
             Error::invalid(format!(
-                "{text:?} is not a snapshot of the form xmin:xmax:xip,xip"
+                "{head:?} is not a snapshot of the form xmin:xmax:xip,xip"
             ))
         };
-        let number = |part: &str| part.parse::<u64>().map(Xid).map_err(|_| bad());
+        let number = |part: &str| {
+            // `u64::from_str` alone would take a leading plus.
+            let digits = part.bytes().all(|byte| byte.is_ascii_digit());
+            part.parse().ok().filter(|_| digits).map(Xid).ok_or_else(bad)
+        };
         let mut parts = text.splitn(3, ':');
         let (Some(xmin), Some(xmax), Some(list)) = (parts.next(), parts.next(), parts.next()) else {
             return Err(bad());
@@ -136,60 +137,7 @@ impl FromStr for Snapshot {
     }
 }
 
-/// Place of an event in the order of one fetch: (xid, id).
-pub type Place = (Xid, i64);
-
-/// How far a reader has come: all that the base sees has been handled, and of the target's part all up to `after`.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Cursor {
-    base: Snapshot,
-    page: Option<(Snapshot, Place)>,
-}
-
-impl Cursor {
-    /// All that `base` sees has been handled.
-    pub fn new(base: Snapshot) -> Self {
-        Self { base, page: None }
-    }
-
-    /// The snapshot all of whose events have been handled.
-    pub fn base(&self) -> &Snapshot {
-        &self.base
-    }
-
-    /// Target and place of the last event handled, while pages of one target are outstanding.
-    pub fn page(&self) -> Option<(&Snapshot, Place)> {
-        self.page.as_ref().map(|(target, after)| (target, *after))
-    }
-
-    /// True when the next fetch must return this event, were it visible to `now`.
-    ///
-    /// This is the predicate that the fetch statement expresses as two index conditions.
-    pub fn wants(&self, xid: Xid, id: i64, now: &Snapshot) -> bool {
-        match &self.page {
-            None => !self.base.sees(xid) && now.sees(xid),
-            Some((target, after)) => !self.base.sees(xid) && target.sees(xid) && (xid, id) > *after,
-        }
-    }
-
-    /// The cursor after a fetch at snapshot `now` that returned events up to `last`.
-    ///
-    /// `full`: the page held as many events as were asked for, so more may be waiting behind it.
-    #[must_use]
-    pub fn after_fetch(self, now: Snapshot, last: Option<Place>, full: bool) -> Self {
-        let target = match self.page {
-            Some((target, _)) => target,
-            None => now,
-        };
-        match last {
-            Some(last) if full => Self {
-                base: self.base,
-                page: Some((target, last)),
-            },
-            _ => Self::new(target),
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod world;

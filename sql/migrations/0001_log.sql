@@ -6,6 +6,9 @@ create table pgevict.meta (
   -- Version of the schema, and the oldest version a binary may know and still read it.
   schema_version integer not null,
   least_reader integer not null,
+  -- Which functions are installed: a number that only grows, and a checksum of their text.
+  functions_version integer not null default 0,
+  functions_checksum text not null default '',
   -- How writers announce events; set by `pgevict wake MODE`.
   wake text not null default 'adaptive' check (wake in ('adaptive', 'commit', 'bell', 'off')),
   -- Logged copy of the epoch, for readers on a standby; and the identity of this log.
@@ -51,6 +54,14 @@ create table pgevict.event (
   source text,
   created_at timestamptz not null default clock_timestamp(),
   primary key (xid, id)
+) with (
+  -- Rows are only appended and deleted in batches. Truncating the tail would take a lock that stalls standbys.
+  vacuum_truncate = off,
+  autovacuum_vacuum_scale_factor = 0.05,
+  autovacuum_vacuum_threshold = 2000,
+  autovacuum_vacuum_insert_scale_factor = 0.2,
+  autovacuum_analyze_scale_factor = 0.05,
+  autovacuum_analyze_threshold = 2000
 );
 
 -- Life of the instances: a feed pins the log from its cursor on while it lives.
@@ -62,7 +73,7 @@ create table pgevict.heartbeat (
   cursor pg_snapshot not null,
   beat_at timestamptz not null default clock_timestamp(),
   primary key (instance_id, process)
-);
+) with (fillfactor = 50, autovacuum_vacuum_threshold = 200, autovacuum_vacuum_scale_factor = 0.1);
 
 -- What is watched, for people and for `watches`. The triggers carry their own definition and never read it.
 create table pgevict.watch (
@@ -72,3 +83,6 @@ create table pgevict.watch (
   definition jsonb not null,
   installed_at timestamptz not null default clock_timestamp()
 );
+
+-- What one statement made stale; an empty text among the prefixes means everything.
+create type pgevict.stale as (keys text[], tags text[], prefixes text[]);

@@ -4,65 +4,62 @@
 //! which hides every entry and voids every fill token issued before, at once and without touching the entries.
 
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, PoisonError, RwLock, RwLockWriteGuard};
 use std::time::{Duration, SystemTime};
 
+use super::clock::Clock;
+pub use super::clock::Moment;
+use super::token::FillToken;
 use crate::snapshot::Snapshot;
 
-/// A moment on two clocks: one that counts suspension (CLOCK_BOOTTIME) and the wall clock. Nanoseconds.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Moment {
-    boot: i64,
-    wall: i64,
-}
-
-impl Moment {
-    /// Largest disagreement of the two clocks that still counts as agreement.
-    const MAX_CLOCK_STEP: i64 = 1_000_000_000;
-
-    /// Now.
-    pub fn now() -> Self {
-        use rustix::time::{ClockId, clock_gettime};
-        let nanos = |id| {
-            let time = clock_gettime(id);
-            time.tv_sec * 1_000_000_000 + time.tv_nsec
-        };
-        Self {
-            boot: nanos(ClockId::Boottime),
-            wall: nanos(ClockId::RealtimeCoarse),
-        }
-    }
-
-    /// Age of `self` at `now`; `None` when the wall clock jumped against the other by over 1 s in between.
-    pub fn age_at(self, now: Moment) -> Option<Duration> {
-        let boot = now.boot - self.boot;
-        let wall = now.wall - self.wall;
-        ((wall - boot).abs() <= Self::MAX_CLOCK_STEP)
-            .then(|| Duration::from_nanos(u64::try_from(boot).unwrap_or(0)))
-    }
-}
-
 /// The published position of one feed.
+///
+/// The generation moves under the lock of the cursor, so a fill token never pairs the cursor of one generation
+/// with the number of another.
 #[derive(Debug, Default)]
 pub struct Position {
     cursor: RwLock<Option<Arc<Snapshot>>>,
     generation: AtomicU64,
     as_of_boot: AtomicI64,
     as_of_wall: AtomicI64,
+    clock: Clock,
 }
 
 impl Position {
+    /// A position that reads the time from this clock.
+    pub fn with_clock(clock: Clock) -> Self {
+        Self {
+            clock,
+            ..Self::default()
+        }
+    }
+
+    /// Now, by this position's clock.
+    #[inline]
+    pub fn now(&self) -> Moment {
+        self.clock.now()
+    }
+
     /// The published cursor; `None` until the first complete fetch and between a reset and the next one.
     pub fn cursor(&self) -> Option<Arc<Snapshot>> {
         self.cursor.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Moves with every flush and reset.
+    #[inline]
     pub fn generation(&self) -> u64 {
         self.generation.load(Ordering::Acquire)
     }
 
+    /// The token for a read on the primary that starts after this call; `None` while there is no cursor.
+    pub fn token(&self) -> Option<FillToken> {
+        let cursor = self.cursor.read().unwrap_or_else(PoisonError::into_inner);
+        let generation = self.generation();
+        cursor.clone().map(|cursor| FillToken::new(cursor, generation))
+    }
+
     /// When this instance last proved that it had seen everything; `None` before the first proof.
+    #[inline]
     pub fn as_of(&self) -> Option<Moment> {
         let boot = self.as_of_boot.load(Ordering::Acquire);
         (boot != 0).then(|| Moment {
@@ -73,8 +70,14 @@ impl Position {
 
     /// True when the last proof is at most `max_staleness` old.
     pub fn is_fresh(&self, max_staleness: Duration) -> bool {
+        self.is_fresh_at(self.now(), max_staleness)
+    }
+
+    /// True when the last proof is at most `max_staleness` old at `now`, and no clock jumped since.
+    #[inline]
+    pub fn is_fresh_at(&self, now: Moment, max_staleness: Duration) -> bool {
         self.as_of()
-            .and_then(|as_of| as_of.age_at(Moment::now()))
+            .and_then(|as_of| as_of.age_at(now))
             .is_some_and(|age| age <= max_staleness)
     }
 
@@ -84,22 +87,68 @@ impl Position {
         Some(SystemTime::UNIX_EPOCH + Duration::from_nanos(u64::try_from(wall).unwrap_or(0)))
     }
 
-    /// Publishes the cursor of a complete fetch that was sent at `as_of`.
-    pub(crate) fn publish(&self, cursor: Arc<Snapshot>, as_of: Moment) {
-        *self.cursor.write().unwrap_or_else(PoisonError::into_inner) = Some(cursor);
+    /// Publishes the cursor of a complete fetch that was sent at `as_of`; all that it sees has been applied.
+    pub fn publish(&self, cursor: Arc<Snapshot>, as_of: Moment) {
+        *self.write() = Some(cursor);
         self.as_of_wall.store(as_of.wall, Ordering::Release);
         self.as_of_boot.store(as_of.boot, Ordering::Release);
     }
 
-    /// Voids every fill token and hides every entry. A reset also withdraws cursor and proof.
-    pub(crate) fn void(&self) {
+    /// Voids every fill token and hides every entry: called before a flush is applied.
+    pub fn void(&self) {
+        let _cursor = self.write();
         self.generation.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// Voids, and withdraws the cursor and the proof until the next complete fetch.
-    pub(crate) fn withdraw(&self) {
-        *self.cursor.write().unwrap_or_else(PoisonError::into_inner) = None;
+    /// Voids, and withdraws the cursor and the proof until the next complete fetch: called before a reset.
+    pub fn withdraw(&self) {
+        let mut cursor = self.write();
+        *cursor = None;
         self.as_of_boot.store(0, Ordering::Release);
-        self.void();
+        self.generation.fetch_add(1, Ordering::AcqRel);
+    }
+
+    fn write(&self) -> RwLockWriteGuard<'_, Option<Arc<Snapshot>>> {
+        self.cursor.write().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_proof_ages_and_a_jump_of_the_wall_clock_ends_it() {
+        let (clock, hands) = Clock::manual();
+        let position = Position::with_clock(clock);
+        let limit = Duration::from_secs(5);
+        assert!(!position.is_fresh(limit), "no proof yet");
+        position.publish(Arc::new("5:5:".parse().unwrap()), position.now());
+        hands.advance(limit);
+        assert!(position.is_fresh(limit));
+        hands.advance(Duration::from_nanos(1));
+        assert!(!position.is_fresh(limit));
+
+        position.publish(Arc::new("5:5:".parse().unwrap()), position.now());
+        hands.jump_wall(1_000);
+        assert!(position.is_fresh(limit), "a step of 1 s is agreement");
+        hands.jump_wall(1);
+        assert!(!position.is_fresh(limit), "forward");
+        hands.jump_wall(-2_002);
+        assert!(!position.is_fresh(limit), "backward");
+        position.publish(Arc::new("5:5:".parse().unwrap()), position.now());
+        assert!(position.is_fresh(limit), "the next fetch proves again");
+    }
+
+    #[test]
+    fn a_reset_leaves_nothing_to_issue_tokens_from() {
+        let position = Position::default();
+        position.publish(Arc::new("5:5:".parse().unwrap()), position.now());
+        let before = position.token().unwrap();
+        position.void();
+        let after = position.token().unwrap();
+        assert_ne!(before.generation(), after.generation());
+        position.withdraw();
+        assert!(position.token().is_none() && position.as_of().is_none());
     }
 }

@@ -4,10 +4,21 @@
 //! lock with attaching a new sink. So whoever holds a fill token has, in its cache, every event that the token's
 //! snapshot sees, and every event applied after the sink was attached.
 
+mod handler;
+mod pattern;
+mod stream;
+
+use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::event::LoggedEvent;
 use crate::snapshot::Snapshot;
+
+pub use handler::Outcome;
+pub(crate) use handler::{Handlers, Registered, Whose};
+pub use pattern::Pattern;
+pub(crate) use stream::stream;
+pub use stream::{Delivery, Subscription};
 
 /// Why everything held so far is void.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -57,21 +68,33 @@ pub trait Sink: Send + Sync + 'static {
 
     /// All that was held before is void.
     fn reset(&self, cause: Reset);
+
+    /// False once nobody can observe it any more; it is then let go when the next sink is attached.
+    fn is_live(&self) -> bool {
+        true
+    }
 }
 
-/// The sinks of one feed.
+/// The sinks of one feed, in the order in which they were attached.
 #[derive(Default)]
 pub struct Sinks(Mutex<Vec<Arc<dyn Sink>>>);
 
+impl fmt::Debug for Sinks {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Sinks").finish_non_exhaustive()
+    }
+}
+
 impl Sinks {
     /// Runs `step` with all sinks while no sink can be attached: apply and publish are one step.
-    pub(crate) fn with<T>(&self, step: impl FnOnce(&[Arc<dyn Sink>]) -> T) -> T {
+    pub fn with<T>(&self, step: impl FnOnce(&[Arc<dyn Sink>]) -> T) -> T {
         step(&self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Attaches the sink that `make` builds; no batch is applied between the two.
-    pub(crate) fn attach<S: Sink>(&self, make: impl FnOnce() -> Arc<S>) -> Arc<S> {
+    pub fn attach<S: Sink>(&self, make: impl FnOnce() -> Arc<S>) -> Arc<S> {
         let mut sinks = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        sinks.retain(|sink| sink.is_live());
         let sink = make();
         sinks.push(sink.clone());
         sink

@@ -1,0 +1,45 @@
+//! The fill token: what a load must have seen for its value to be kept.
+
+use std::sync::Arc;
+
+use crate::snapshot::Snapshot;
+
+/// Taken before a value is read; needed to store it.
+///
+/// It stands for a snapshot R with the guarantee that the read sees all that R sees. The feed applies events
+/// first and publishes the cursor after, so all that a published cursor sees was applied and committed before
+/// the token was issued; a read *on the primary* that starts later sees it too. The value is kept if no event
+/// that R does not see touches its key or tags ([`NearCache::store`](super::NearCache::store)).
+///
+/// Cheap to clone; may be sent to another thread. A flush or reset voids every token issued before it.
+#[derive(Debug, Clone)]
+pub struct FillToken {
+    snapshot: Arc<Snapshot>,
+    generation: u64,
+}
+
+impl FillToken {
+    pub(super) fn new(snapshot: Arc<Snapshot>, generation: u64) -> Self {
+        Self { snapshot, generation }
+    }
+
+    /// The same token for a value that was read at exactly this snapshot, whatever the server it was read from.
+    ///
+    /// For reads that may be older than the token: on a replica, in a transaction that was already open. The
+    /// snapshot must have been taken by the statement that reads, or before it.
+    #[must_use]
+    pub fn read_at(mut self, snapshot: Arc<Snapshot>) -> Self {
+        self.snapshot = snapshot;
+        self
+    }
+
+    /// R: the value was read at this snapshot or a later one.
+    pub fn snapshot(&self) -> &Arc<Snapshot> {
+        &self.snapshot
+    }
+
+    /// The generation of the position that it was issued in.
+    pub fn generation(&self) -> u64 {
+        self.generation
+    }
+}

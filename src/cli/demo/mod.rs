@@ -1,0 +1,106 @@
+//! `pgevict demo`: three instances, writers and readers on a real server, with faults; every hit is checked
+//! against what the database had committed.
+
+mod faults;
+mod report;
+mod shop;
+mod stage;
+mod truth;
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use clap::Args;
+use tokio::time::{sleep_until, timeout};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::cli::Place;
+use faults::Faults;
+use report::Report;
+use shop::Shop;
+use stage::Stage;
+use truth::Truth;
+
+/// Longest wait for the last events after the writers have stopped.
+const LAST_EVENTS: Duration = Duration::from_secs(5);
+/// Longest wait for all instances to be ready again after a fault.
+const RECOVERY: Duration = Duration::from_secs(60);
+
+/// See it work: three instances with caches, writers, readers that check every hit, and faults.
+///
+/// Without --url it makes a throwaway cluster from the PostgreSQL binaries on this machine.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  pgevict demo
+  pgevict demo --for 15s --json
+  pgevict demo --url postgresql://me@localhost/test --rate 100")]
+pub(super) struct Demo {
+    /// How long it runs once everything is ready.
+    #[arg(long = "for", value_name = "DURATION", default_value = "30s", value_parser = humantime::parse_duration)]
+    lasts: Duration,
+    /// Writes a second, in all.
+    #[arg(long, value_name = "WRITES", default_value_t = 400, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    rate: u32,
+    /// Prints the summary as one JSON object, as the last line.
+    #[arg(long)]
+    json: bool,
+}
+
+impl Demo {
+    /// Runs it; false when a stale read or a lost event was seen.
+    pub(super) async fn run(self, place: &Place) -> Result<bool> {
+        anyhow::ensure!(
+            self.lasts >= Duration::from_secs(3),
+            "--for: the faults need at least 3s, such as --for 15s"
+        );
+        let stage = Stage::set(place).await?;
+        let played = self.play(&stage).await;
+        let struck = stage.strike().await;
+        let report = played?;
+        struck?;
+        report.print(self.json);
+        Ok(report.is_clean())
+    }
+
+    async fn play(&self, stage: &Stage) -> Result<Report> {
+        let truth = Arc::new(Truth::default());
+        let stop = CancellationToken::new();
+        let tasks = TaskTracker::new();
+        let shop = Arc::new(Shop::open(stage, truth.clone(), &tasks, &stop).await?);
+        let start = Instant::now();
+        let end = start + self.lasts;
+        report::say(&format!(
+            "ready: 3 instances, {} writes/s for {}, max_staleness {}",
+            self.rate,
+            humantime::format_duration(self.lasts),
+            humantime::format_duration(stage::MAX_STALENESS),
+        ));
+        shop.spawn_writers(self.rate, &tasks, &stop);
+        shop.spawn_readers(&tasks, &stop);
+        let faults = Faults::plan(stage, &shop, start, self.lasts);
+        tasks.spawn(faults.clone().run());
+        tasks.spawn(report::every_second(shop.clone(), stop.clone()));
+        tokio::select! {
+            () = sleep_until(end.into()) => {}
+            signal = tokio::signal::ctrl_c() => {
+                signal.context("waiting for ctrl-c")?;
+                report::say("interrupted: ending early");
+            }
+        }
+        shop.stop_writers().await;
+        // A fault close to the end is shown to its recovery.
+        drop(timeout(RECOVERY, faults.over()).await);
+        let deadline = Instant::now() + LAST_EVENTS;
+        while truth.missing(Instant::now()) > 0 && Instant::now() < deadline {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        stop.cancel();
+        tasks.close();
+        drop(timeout(LAST_EVENTS, tasks.wait()).await);
+        let report = Report::new(&shop, &faults);
+        shop.close().await;
+        Ok(report)
+    }
+}

@@ -1,0 +1,66 @@
+//! `pgevict migrate` and `pgevict uninstall`.
+
+use anyhow::Result;
+use clap::Args;
+
+use super::{Place, print};
+
+/// Installs or upgrades schema pgevict; safe from many processes at once.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  pgevict --url postgresql://me@localhost/shop migrate
+  pgevict migrate --print | psql shop")]
+pub(super) struct Migrate {
+    /// Prints the SQL of a first installation instead of running it.
+    #[arg(long)]
+    print: bool,
+}
+
+impl Migrate {
+    pub(super) async fn run(self, place: &Place) -> Result<()> {
+        if self.print {
+            print(pgevict::store::print())?;
+            return Ok(());
+        }
+        let done = place.admin().await?.migrate().await?;
+        match (done.changed, &done.before) {
+            (false, _) => print(format!(
+                "schema pgevict is up to date (version {})",
+                done.now.schema
+            ))?,
+            (true, None) => print(format!("schema pgevict installed (version {})", done.now.schema))?,
+            (true, Some(before)) => print(format!(
+                "schema pgevict upgraded from version {} to {}",
+                before.schema, done.now.schema
+            ))?,
+        }
+        if let Some(grants) = &done.grants {
+            print("-- this role may not create roles; somebody who may should run:")?;
+            print(grants)?;
+        }
+        Ok(())
+    }
+}
+
+/// Removes schema pgevict with its log and every watch.
+#[derive(Debug, Args)]
+#[command(after_help = "Example:
+  pgevict uninstall --yes")]
+pub(super) struct Uninstall {
+    /// Confirms that the log and every watch are removed.
+    #[arg(long, required = true)]
+    yes: bool,
+}
+
+impl Uninstall {
+    pub(super) async fn run(self, place: &Place) -> Result<()> {
+        debug_assert!(self.yes, "clap requires it");
+        let done = place.admin().await?.uninstall().await?;
+        if done.found {
+            print(format!("schema pgevict removed, with {} watches", done.watches))?;
+        } else {
+            print("there was no schema pgevict")?;
+        }
+        Ok(())
+    }
+}

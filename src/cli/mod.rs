@@ -1,0 +1,164 @@
+//! The command line: one file per command.
+//!
+//! Exit codes: 0 ok, 1 finding, 2 usage or configuration, 3 unreachable, 4 refused state, 5 timeout.
+
+mod demo;
+mod emit;
+mod migrate;
+mod tail;
+mod wake;
+mod watch;
+
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+use pgevict::store::Admin;
+use pgevict::{Config, Error};
+use tracing_subscriber::EnvFilter;
+
+/// PostgreSQL tells every cache what went stale.
+#[derive(Debug, Parser)]
+#[command(
+    name = "pgevict",
+    version,
+    max_term_width = 100,
+    after_help = "Examples:
+  pgevict demo
+  pgevict --url postgresql://me@localhost/shop migrate
+  pgevict watch products --key 'product:{id}' --tag 'category:{category_id}'
+  pgevict tail --prefix product:"
+)]
+struct Cli {
+    /// Address of the database; else PGEVICT_URL, then DATABASE_URL.
+    #[arg(long, global = true, value_name = "URL")]
+    url: Option<String>,
+    /// Settings file.
+    #[arg(long, global = true, value_name = "FILE", env = "PGEVICT_CONFIG")]
+    config: Option<PathBuf>,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Migrate(migrate::Migrate),
+    Uninstall(migrate::Uninstall),
+    Watch(watch::Watch),
+    Unwatch(watch::Unwatch),
+    Watches(watch::Watches),
+    Wake(wake::Wake),
+    Emit(emit::Emit),
+    Flush(emit::Flush),
+    Tail(tail::Tail),
+    Demo(demo::Demo),
+}
+
+/// Where the command works: what `--url` and `--config` say, and the environment.
+#[derive(Debug)]
+struct Place {
+    url: Option<String>,
+    file: Option<PathBuf>,
+}
+
+impl Place {
+    /// The address given on the command line, if any.
+    fn given(&self) -> Option<&str> {
+        self.url.as_deref()
+    }
+
+    /// All settings: flags, environment, file, defaults.
+    fn config(&self) -> Result<Config, Error> {
+        let flags = self.url.clone().map(|url| ("url".to_owned(), url));
+        Config::load(self.file.as_deref(), std::env::vars(), flags)
+    }
+
+    /// A session for administration.
+    async fn admin(&self) -> Result<Admin, Error> {
+        Admin::connect(&self.config()?).await
+    }
+}
+
+/// Runs the command of this process.
+pub(crate) fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let filter = EnvFilter::try_from_env("PGEVICT_LOG").unwrap_or_else(|_| EnvFilter::new("pgevict=warn"));
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .init();
+    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            drop(writeln!(
+                std::io::stderr(),
+                "pgevict: starting the runtime: {error}"
+            ));
+            return ExitCode::from(2);
+        }
+    };
+    match runtime.block_on(run(cli)) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::from(1),
+        Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
+        Err(error) => {
+            drop(writeln!(std::io::stderr(), "pgevict: {}", told(&error)));
+            ExitCode::from(code(&error))
+        }
+    }
+}
+
+async fn run(cli: Cli) -> anyhow::Result<bool> {
+    let place = Place {
+        url: cli.url,
+        file: cli.config,
+    };
+    match cli.command {
+        Command::Migrate(command) => command.run(&place).await?,
+        Command::Uninstall(command) => command.run(&place).await?,
+        Command::Watch(command) => command.run(&place).await?,
+        Command::Unwatch(command) => command.run(&place).await?,
+        Command::Watches(command) => return command.run(&place).await,
+        Command::Wake(command) => command.run(&place).await?,
+        Command::Emit(command) => command.run(&place).await?,
+        Command::Flush(command) => command.run(&place).await?,
+        Command::Tail(command) => command.run(&place).await?,
+        Command::Demo(command) => return command.run(&place).await,
+    }
+    Ok(true)
+}
+
+/// Prints a line of output. A reader that went away ends the command without noise.
+fn print(line: impl std::fmt::Display) -> std::io::Result<()> {
+    writeln!(std::io::stdout().lock(), "{line}")
+}
+
+fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    error
+        .downcast_ref::<std::io::Error>()
+        .is_some_and(|error| error.kind() == std::io::ErrorKind::BrokenPipe)
+}
+
+/// The message and those causes that say something new.
+fn told(error: &anyhow::Error) -> String {
+    let mut text = error.to_string();
+    for cause in error.chain().skip(1) {
+        let cause = cause.to_string();
+        if !text.contains(&cause) && cause != "db error" {
+            text = format!("{text}: {cause}");
+        }
+    }
+    text
+}
+
+fn code(error: &anyhow::Error) -> u8 {
+    match error.chain().find_map(|cause| cause.downcast_ref::<Error>()) {
+        Some(error) if error.is_invalid() => 2,
+        Some(error) if error.is_unreachable() => 3,
+        Some(error) if error.is_refused() => 4,
+        Some(error) if error.is_timeout() => 5,
+        Some(_) => 4,
+        None => 2,
+    }
+}

@@ -1,0 +1,143 @@
+//! `pgevict watch`, `unwatch` and `watches`.
+
+use anyhow::Result;
+use clap::Args;
+use pgevict::store::watch::{Headless, WatchDefinition, WatchState, Watched};
+use serde_json::json;
+
+use super::{Place, print};
+
+/// Watches a table: its writes make keys, tags and prefixes stale. May run at each start.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  pgevict watch products --key 'product:{id}' --tag 'category:{category_id}'
+  pgevict watch shop.orders --key 'order:{id}' --column status --column total")]
+pub(super) struct Watch {
+    /// The table, as in SQL.
+    table: String,
+    /// Template of the key of one row, such as 'product:{id}'.
+    #[arg(long, value_name = "TEMPLATE")]
+    key: Option<String>,
+    /// Template of a tag; may be given several times.
+    #[arg(long = "tag", value_name = "TEMPLATE")]
+    tags: Vec<String>,
+    /// Template of a prefix; may be given several times.
+    #[arg(long = "prefix", value_name = "TEMPLATE")]
+    prefixes: Vec<String>,
+    /// An UPDATE counts only if this column (or one of a template) changed; may be given several times.
+    #[arg(long = "column", value_name = "COLUMN")]
+    columns: Vec<String>,
+    /// A statement that changes more rows makes one event with the literal heads of all templates.
+    #[arg(long, value_name = "ROWS")]
+    escalate_above: Option<u32>,
+    /// Allows a template that begins with a placeholder: TRUNCATE and large changes then empty every cache.
+    #[arg(long)]
+    flush_ok: bool,
+}
+
+impl Watch {
+    pub(super) async fn run(self, place: &Place) -> Result<()> {
+        let mut definition = WatchDefinition::new(self.table);
+        definition.key = self.key;
+        definition.tags = self.tags;
+        definition.prefixes = self.prefixes;
+        definition.columns = (!self.columns.is_empty()).then_some(self.columns);
+        if let Some(rows) = self.escalate_above {
+            definition.escalate_above = rows;
+        }
+        if self.flush_ok {
+            definition.headless = Headless::Flush;
+        }
+        let done = match place.admin().await?.watch(&definition).await? {
+            Watched::Installed => "is now watched",
+            Watched::Replaced => "is now watched anew",
+            Watched::Unchanged => "is watched so already",
+        };
+        print(format!("{} {done}", definition.table))?;
+        Ok(())
+    }
+}
+
+/// Takes the watch off a table.
+#[derive(Debug, Args)]
+#[command(after_help = "Example:
+  pgevict unwatch products")]
+pub(super) struct Unwatch {
+    /// The table, as in SQL.
+    table: String,
+}
+
+impl Unwatch {
+    pub(super) async fn run(self, place: &Place) -> Result<()> {
+        let was = place.admin().await?.unwatch(&self.table).await?;
+        let said = if was {
+            "is no longer watched"
+        } else {
+            "was not watched"
+        };
+        print(format!("{} {said}", self.table))?;
+        Ok(())
+    }
+}
+
+/// Lists the watches; exit code 1 when one of them is not whole.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  pgevict watches
+  pgevict watches --json")]
+pub(super) struct Watches {
+    /// One JSON object.
+    #[arg(long)]
+    json: bool,
+}
+
+impl Watches {
+    pub(super) async fn run(self, place: &Place) -> Result<bool> {
+        let watches = place.admin().await?.watches().await?;
+        let whole = watches.iter().all(|watch| watch.state == WatchState::Ok);
+        if self.json {
+            let list: Vec<_> = watches
+                .iter()
+                .map(|watch| {
+                    json!({
+                        "schema": watch.schema,
+                        "table": watch.table,
+                        "key": watch.definition.key,
+                        "tags": watch.definition.tags,
+                        "prefixes": watch.definition.prefixes,
+                        "columns": watch.definition.columns,
+                        "escalate_above": watch.definition.escalate_above,
+                        "state": state(watch.state),
+                    })
+                })
+                .collect();
+            print(json!({ "watches": list }))?;
+            return Ok(whole);
+        }
+        for watch in &watches {
+            let definition = &watch.definition;
+            let mut line = format!("{:8} {}", state(watch.state), watch.name());
+            if let Some(key) = &definition.key {
+                line += &format!("  key {key}");
+            }
+            for (name, templates) in [("tag", &definition.tags), ("prefix", &definition.prefixes)] {
+                for template in templates {
+                    line += &format!("  {name} {template}");
+                }
+            }
+            print(line)?;
+        }
+        if watches.is_empty() {
+            print("no table is watched")?;
+        }
+        Ok(whole)
+    }
+}
+
+fn state(state: WatchState) -> &'static str {
+    match state {
+        WatchState::Ok => "ok",
+        WatchState::Drifted => "drifted",
+        WatchState::Missing => "missing",
+    }
+}

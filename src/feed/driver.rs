@@ -1,0 +1,426 @@
+//! The loop of the feed.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use tokio::sync::watch;
+use tokio::time::{sleep, sleep_until, timeout};
+use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
+
+use crate::cache::clock::Moment;
+use crate::cache::position::Position;
+use crate::config::FeedConfig;
+use crate::error::{Error, Result};
+use crate::event::{Announced, LoggedEvent};
+use crate::feed::Sync;
+use crate::feed::pace::{Bucket, Rhythm, poll_pause};
+use crate::feed::verdict::{Beats, Known, Verdict, judge};
+use crate::sink::{Origin, Reset, Sinks};
+use crate::snapshot::{Cursor, PageSize};
+use crate::status::{Cause, Listening, Meters};
+use crate::store::epoch;
+use crate::store::event::{Fetch, Fetched, Route};
+use crate::store::session::{Connector, Purpose, Session};
+use crate::wake::{Backoff, MissedWakes, Signal, WakeVerdict};
+
+/// Tries of one fetch to get a good proof (no epoch, lost registration, reset) before the session is given up.
+const PROOF_TRIES: u32 = 6;
+
+/// What the feed shares with the rest of its instance.
+pub(crate) struct Shared {
+    pub(crate) position: Arc<Position>,
+    pub(crate) sinks: Arc<Sinks>,
+    pub(crate) signal: Arc<Signal>,
+    pub(crate) sync: Arc<Sync>,
+    pub(crate) meters: Arc<Meters>,
+    pub(crate) listening: watch::Receiver<Listening>,
+    /// The fetch session, for the probes of the LISTEN path.
+    pub(crate) session: watch::Sender<Option<Arc<Session>>>,
+    /// Why the first session could not be had, for whoever waits for readiness.
+    pub(crate) trouble: watch::Sender<Option<Arc<Error>>>,
+}
+
+/// Owner of the cursor.
+pub(crate) struct Feed {
+    connector: Connector,
+    settings: FeedConfig,
+    max_staleness: Duration,
+    instance_id: Arc<str>,
+    process: Uuid,
+    backoff: Backoff,
+    shared: Shared,
+    cursor: Option<Cursor>,
+    known: Option<Known>,
+    beats: Beats,
+    beat_due: Instant,
+    missed: MissedWakes,
+    pages: PageSize,
+    bucket: Bucket,
+    /// The outstanding target's first fetch; kept across sessions with the cursor's pages.
+    target: Target,
+    /// Sync requests that a complete fetch has answered.
+    answered: u64,
+    /// When the last complete fetch was sent, and how long it took.
+    last: Option<(Instant, Duration)>,
+}
+
+/// The fetch that pinned a target: what a complete fetch proves, it proves as of then.
+#[derive(Debug, Clone, Copy)]
+struct Target {
+    as_of: Moment,
+    sent: Instant,
+    request: u64,
+}
+
+impl Feed {
+    pub(crate) fn new(
+        connector: Connector,
+        settings: FeedConfig,
+        max_staleness: Duration,
+        instance_id: Arc<str>,
+        backoff: Backoff,
+        shared: Shared,
+    ) -> Self {
+        let now = Instant::now();
+        let pages = PageSize::new(settings.page_min, settings.page_max);
+        Self {
+            connector,
+            settings,
+            max_staleness,
+            instance_id,
+            process: Uuid::new_v4(),
+            backoff,
+            shared,
+            cursor: None,
+            known: None,
+            beats: Beats::default(),
+            beat_due: now,
+            missed: MissedWakes::default(),
+            pages,
+            bucket: Bucket::new(now),
+            target: Target {
+                as_of: Moment::now(),
+                sent: now,
+                request: 0,
+            },
+            answered: 0,
+            last: None,
+        }
+    }
+
+    /// Runs until stopped; then withdraws the heartbeat.
+    pub(crate) async fn run(mut self, stop: CancellationToken) {
+        loop {
+            let lost = tokio::select! {
+                () = stop.cancelled() => break,
+                lost = self.session() => lost,
+            };
+            self.shared.session.send_replace(None);
+            self.missed.forget();
+            let cause = match &lost {
+                error if error.is_standby() => Cause::Standby,
+                error if error.is_timeout() => Cause::Deadline,
+                error if error.is_refused() || error.is_invalid() => Cause::Refused,
+                _ => Cause::Unreachable,
+            };
+            self.shared.meters.fetch_lost(Some(cause));
+            let pause = self.backoff.pause(fastrand::f64());
+            tracing::warn!(
+                cause = cause.as_str(),
+                error = %lost,
+                pause_ms = pause.as_millis() as u64,
+                "fetch session lost; reconnecting"
+            );
+            self.shared.trouble.send_replace(Some(Arc::new(lost)));
+            tokio::select! {
+                () = stop.cancelled() => break,
+                () = sleep(pause) => {}
+            }
+        }
+        self.leave().await;
+    }
+
+    async fn leave(&self) {
+        let Some(session) = self.shared.session.send_replace(None) else {
+            return;
+        };
+        let leaving = epoch::leave(&session, &self.instance_id, self.process);
+        if !matches!(timeout(Duration::from_secs(1), leaving).await, Ok(Ok(()))) {
+            tracing::debug!("could not withdraw the heartbeat; it lapses by itself");
+        }
+    }
+
+    /// One session, from the connect to its loss.
+    async fn session(&mut self) -> Error {
+        let session = match self.connector.open(Purpose::Fetch).await {
+            Ok(session) => Arc::new(session),
+            Err(error) => return error,
+        };
+        let ended = session.clone();
+        self.shared.session.send_replace(Some(session.clone()));
+        let served = tokio::select! {
+            biased;
+            served = self.serve(&session) => served,
+            () = ended.ended() => Ok(()),
+        };
+        match served {
+            Err(error) => error,
+            Ok(()) => Error::unreachable("the fetch session was closed"),
+        }
+    }
+
+    async fn serve(&mut self, session: &Session) -> Result<()> {
+        let mut fetch = Fetch::default();
+        loop {
+            self.look(session, &mut fetch).await?;
+            self.backoff.reset();
+            self.shared.meters.fetch_lost(None);
+            self.shared.trouble.send_replace(None);
+            self.wait(session).await?;
+        }
+    }
+
+    /// Waits for a reason to look; sends the heartbeat when it is due.
+    async fn wait(&mut self, session: &Session) -> Result<()> {
+        let (sent, took) = self.last.unwrap_or((Instant::now(), Duration::ZERO));
+        let mut requests = self.shared.sync.requests();
+        let answered = self.answered;
+        let mut listening = self.shared.listening.clone();
+        listening.mark_unchanged();
+        loop {
+            let now = Instant::now();
+            if now >= self.beat_due {
+                self.beat(session).await?;
+            }
+            let rhythm = self.rhythm(now);
+            let poll_at = sent + took + poll_pause(rhythm, took, &self.settings, self.max_staleness);
+            let missed_at = self.missed.due().unwrap_or(poll_at + self.settings.poll);
+            let signal = self.shared.signal.clone();
+            tokio::select! {
+                () = signal.look() => return Ok(()),
+                _ = requests.wait_for(|request| *request > answered) => return Ok(()),
+                _ = listening.changed() => self.missed.forget(),
+                () = sleep_until(poll_at.into()) => return Ok(()),
+                () = sleep_until(missed_at.into()) => {
+                    if self.shared.signal.heard().is_some_and(|heard| heard >= sent) {
+                        self.missed.heard();
+                    }
+                }
+                () = sleep_until(self.beat_due.into()) => {}
+            }
+        }
+    }
+
+    /// How the wake path stands.
+    fn rhythm(&mut self, now: Instant) -> Rhythm {
+        let meters = &self.shared.meters;
+        let missing = self.missed.verdict(now) == WakeVerdict::Missing;
+        meters.missed_wakes.store(self.missed.total(), Ordering::Relaxed);
+        if meters.missing_wakes.swap(missing, Ordering::Relaxed) != missing {
+            tracing::warn!(missing, total = self.missed.total(), "wakes for announced events");
+        }
+        let proved = *self.shared.listening.borrow() == Listening::Proved;
+        if proved && !missing && !meters.congested.load(Ordering::Relaxed) {
+            Rhythm::Proved
+        } else {
+            Rhythm::Unproved
+        }
+    }
+
+    async fn beat(&mut self, session: &Session) -> Result<()> {
+        let Some(cursor) = &self.cursor else {
+            return Ok(());
+        };
+        self.beats.sent += 1;
+        let sequence = self.beats.sent;
+        epoch::beat(session, &self.instance_id, self.process, sequence, cursor.base()).await?;
+        self.beats.acknowledged = Some((sequence, Moment::now()));
+        self.beat_due = Instant::now() + self.settings.heartbeat;
+        Ok(())
+    }
+
+    /// One complete fetch: all pages up to the snapshot of the first. Pages left by a lost session come before.
+    async fn look(&mut self, session: &Session, fetch: &mut Fetch) -> Result<()> {
+        while let Err(pause) = self.bucket.take(Instant::now()) {
+            sleep(pause).await;
+        }
+        let mut left_over = self.cursor.as_ref().is_some_and(|cursor| cursor.page().is_some());
+        let mut tally = Tally::default();
+        while self.page(session, fetch, &mut tally).await? == Page::More || std::mem::take(&mut left_over) {}
+        if self.beats.acknowledged.is_none() {
+            self.beat(session).await?;
+        }
+        Ok(())
+    }
+
+    /// Fetches, judges and applies one page.
+    async fn page(&mut self, session: &Session, fetch: &mut Fetch, tally: &mut Tally) -> Result<Page> {
+        let direct = *self.shared.listening.borrow() == Listening::Proved;
+        let route = if direct { Route::Direct } else { Route::Unproved };
+        for _ in 0..PROOF_TRIES {
+            let cursor = self.cursor.as_ref();
+            if cursor.is_none_or(|cursor| cursor.page().is_none()) {
+                self.target = Target {
+                    as_of: Moment::now(),
+                    sent: Instant::now(),
+                    request: *self.shared.sync.requests().borrow(),
+                };
+            }
+            let limit = self.pages.get();
+            let fetched = fetch
+                .run(
+                    session,
+                    route,
+                    cursor,
+                    i64::from(limit),
+                    &self.instance_id,
+                    self.process,
+                )
+                .await?;
+            let base = cursor.map(Cursor::base);
+            match judge(
+                &fetched.proof,
+                self.known.as_ref(),
+                base,
+                &self.beats,
+                Moment::now(),
+            ) {
+                Verdict::Good(known) => {
+                    self.known = Some(known);
+                    return Ok(self.advance(fetched, tally));
+                }
+                Verdict::Establish => drop(epoch::establish(session).await?),
+                Verdict::Register => self.beat(session).await?,
+                Verdict::Reset(cause) => self.reset(cause),
+            }
+        }
+        Err(Error::unreachable("no fetch with a good proof could be had"))
+    }
+
+    /// Moves the cursor past a proved page, applies it, and publishes when it was the last.
+    fn advance(&mut self, fetched: Fetched, tally: &mut Tally) -> Page {
+        let full = self.pages.learn(fetched.events.len());
+        let last = fetched.events.last().map(|event| (event.xid, event.id));
+        let next = match self.cursor.take() {
+            Some(cursor) => cursor.after_fetch(fetched.proof.snapshot, last, full),
+            None => Cursor::new(fetched.proof.snapshot),
+        };
+        let complete = next.page().is_none();
+        self.cursor = Some(next);
+        tally.count(&fetched.events);
+        if let Some(newest) = fetched.events.last()
+            && let Ok(lag) = fetched.proof.clock.duration_since(newest.created_at)
+        {
+            self.shared.meters.lag(lag);
+        }
+        self.apply(fetched.events, complete.then_some(self.target.as_of));
+        if !complete {
+            return Page::More;
+        }
+        self.finish(std::mem::take(tally));
+        Page::Last
+    }
+
+    /// Applies a page and, when it was the last one, publishes the cursor: one step for whoever attaches a sink.
+    fn apply(&self, events: Vec<LoggedEvent>, complete: Option<Moment>) {
+        let position = &self.shared.position;
+        let events: Vec<_> = events.into_iter().map(Arc::new).collect();
+        self.shared.sinks.with(|sinks| {
+            if !events.is_empty() {
+                if events.iter().any(|event| event.empties_everything()) {
+                    position.void();
+                }
+                for sink in sinks {
+                    sink.apply(&events, Origin::Feed);
+                }
+            }
+            if let (Some(as_of), Some(cursor)) = (complete, &self.cursor) {
+                // The base moves with every transaction of the cluster; share the old one when it did not.
+                let cursor = match position.cursor() {
+                    Some(published) if *published == *cursor.base() => published,
+                    _ => Arc::new(cursor.base().clone()),
+                };
+                position.publish(cursor.clone(), as_of);
+                for sink in sinks {
+                    sink.published(&cursor);
+                }
+            }
+        });
+    }
+
+    fn finish(&mut self, tally: Tally) {
+        let now = Instant::now();
+        let Target { sent, request, .. } = self.target;
+        let since = self.last.map(|(sent, _)| sent);
+        let heard = self
+            .shared
+            .signal
+            .heard()
+            .is_some_and(|heard| since.is_none_or(|since| heard >= since));
+        // Without a LISTEN session nobody expects wakes.
+        if *self.shared.listening.borrow() == Listening::Proved && since.is_some() {
+            self.missed.fetched(tally.announced, heard, now);
+        }
+        let took = now - sent;
+        self.last = Some((sent, took));
+        let meters = &self.shared.meters;
+        meters.fetches.fetch_add(1, Ordering::Relaxed);
+        meters.events.fetch_add(tally.events, Ordering::Relaxed);
+        meters.wakes.store(self.shared.signal.wakes(), Ordering::Relaxed);
+        if tally.pages > 1 {
+            meters.caught_up(tally.events, took);
+            tracing::info!(
+                events = tally.events,
+                pages = tally.pages,
+                took_ms = took.as_millis() as u64,
+                "caught up"
+            );
+        }
+        self.answered = request;
+        self.shared.sync.complete(request);
+    }
+
+    /// All that is held is void: start at the head again.
+    fn reset(&mut self, cause: Reset) {
+        tracing::warn!(cause = cause.as_str(), "reset: everything held so far is dropped");
+        self.shared.meters.reset(cause);
+        self.cursor = None;
+        self.known = None;
+        self.beats.acknowledged = None;
+        self.beat_due = Instant::now();
+        self.shared.sinks.with(|sinks| {
+            self.shared.position.withdraw();
+            for sink in sinks {
+                sink.reset(cause);
+            }
+        });
+    }
+}
+
+/// Whether more pages of the target are outstanding.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Page {
+    More,
+    Last,
+}
+
+/// What one complete fetch brought.
+#[derive(Default)]
+struct Tally {
+    pages: u64,
+    events: u64,
+    announced: u64,
+}
+
+impl Tally {
+    fn count(&mut self, events: &[LoggedEvent]) {
+        self.pages += 1;
+        self.events += events.len() as u64;
+        self.announced += events
+            .iter()
+            .filter(|event| event.announced != Announced::Silent)
+            .count() as u64;
+    }
+}

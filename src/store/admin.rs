@@ -1,0 +1,79 @@
+//! Administration over one session: install, watch, emit.
+
+use std::sync::Arc;
+
+use tokio_postgres::Client;
+use tokio_postgres::types::Type;
+
+use crate::config::Config;
+use crate::error::Result;
+use crate::event::Event;
+use crate::snapshot::Xid;
+use crate::store::migrate::{self, Migrated, Uninstalled};
+use crate::store::session::{Connector, Purpose, Session};
+use crate::store::watch::{self, LOCK_LIMIT, Watch, WatchDefinition, Watched};
+use crate::store::{emit, failure::failure};
+
+/// A session with the right to administrate, over `url`.
+#[derive(Debug)]
+pub struct Admin(Session);
+
+impl Admin {
+    /// Opens the session.
+    ///
+    /// # Errors
+    /// Invalid when the address is wrong, unreachable, or refused (password, standby, server below 15).
+    pub async fn connect(config: &Config) -> Result<Self> {
+        let connector = Connector::new(config.address()?, config.session.clone(), Arc::from("cli"));
+        Ok(Self(connector.open(Purpose::Admin).await?))
+    }
+
+    fn client(&mut self) -> &mut Client {
+        self.0.client_mut()
+    }
+
+    /// Installs or upgrades schema `pgevict`: see [`migrate::migrate`].
+    pub async fn migrate(&mut self) -> Result<Migrated> {
+        migrate::migrate(self.client()).await
+    }
+
+    /// Removes schema `pgevict` with its log and every watch: see [`migrate::uninstall`].
+    pub async fn uninstall(&mut self) -> Result<Uninstalled> {
+        migrate::uninstall(self.client(), LOCK_LIMIT).await
+    }
+
+    /// Watches a table: see [`watch::watch`].
+    pub async fn watch(&mut self, definition: &WatchDefinition) -> Result<Watched> {
+        watch::watch(self.client(), definition, LOCK_LIMIT).await
+    }
+
+    /// Takes the watch off a table: see [`watch::unwatch`].
+    pub async fn unwatch(&mut self, table: &str) -> Result<bool> {
+        watch::unwatch(self.client(), table, LOCK_LIMIT).await
+    }
+
+    /// All watches: see [`watch::watches`].
+    pub async fn watches(&mut self) -> Result<Vec<Watch>> {
+        watch::watches(self.client()).await
+    }
+
+    /// Emits an event in a transaction of its own; returns its id.
+    ///
+    /// # Errors
+    /// Invalid when the event is refused, refused without the right to emit.
+    pub async fn emit(&mut self, event: &Event) -> Result<Xid> {
+        emit::emit(self.client(), event, None).await
+    }
+
+    /// Sets how writers announce events: `adaptive`, `commit`, `bell` or `off`.
+    ///
+    /// # Errors
+    /// Invalid for another mode, refused without the role `pgevict_admin`.
+    pub async fn set_wake(&mut self, mode: &str) -> Result<()> {
+        self.client()
+            .query_typed("select pgevict.set_wake($1)", &[(&mode, Type::TEXT)])
+            .await
+            .map(drop)
+            .map_err(|error| failure("setting the wake mode", error))
+    }
+}

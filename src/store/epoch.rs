@@ -1,0 +1,68 @@
+//! Which log this is, which life of the server, and the proof of an instance's own life.
+
+use tokio_postgres::types::Type;
+use uuid::Uuid;
+
+use crate::error::Result;
+use crate::snapshot::Snapshot;
+use crate::store::session::Session;
+
+/// Which log this is. Differs after a restore, a clone into another cluster or an upgrade.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Identity {
+    pub(crate) system_identifier: i64,
+    pub(crate) database: u32,
+    pub(crate) event_table: u32,
+}
+
+/// Makes sure that an epoch of this identity stands, and returns it. Whoever finds none writes one; one wins.
+pub(crate) async fn establish(session: &Session) -> Result<Uuid> {
+    let row = session
+        .bounded(
+            "establishing the epoch",
+            session
+                .client()
+                .query_typed_one("select epoch from pgevict.establish()", &[]),
+        )
+        .await?;
+    Ok(row.get(0))
+}
+
+/// Proves the life of this process and pins the log from `cursor` on.
+pub(crate) async fn beat(
+    session: &Session,
+    instance_id: &str,
+    process: Uuid,
+    sequence: i64,
+    cursor: &Snapshot,
+) -> Result<()> {
+    session
+        .bounded(
+            "sending the heartbeat",
+            session.client().query_typed(
+                "select pgevict.beat_heart($1, $2, $3, $4)",
+                &[
+                    (&instance_id, Type::TEXT),
+                    (&process, Type::UUID),
+                    (&sequence, Type::INT8),
+                    (cursor, Type::PG_SNAPSHOT),
+                ],
+            ),
+        )
+        .await
+        .map(drop)
+}
+
+/// Withdraws the heartbeat at a clean stop: the log is no longer pinned.
+pub(crate) async fn leave(session: &Session, instance_id: &str, process: Uuid) -> Result<()> {
+    session
+        .bounded(
+            "leaving",
+            session.client().query_typed(
+                "select pgevict.leave($1, $2)",
+                &[(&instance_id, Type::TEXT), (&process, Type::UUID)],
+            ),
+        )
+        .await
+        .map(drop)
+}

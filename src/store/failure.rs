@@ -1,0 +1,56 @@
+//! From what the driver and the server report to [`Error`], with the cure where there is one.
+
+use tokio_postgres::error::{DbError, SqlState};
+
+use crate::error::Error;
+
+/// The error of one step, such as `watching products`; the server's own message and hint are part of it.
+pub(crate) fn failure(doing: &str, error: tokio_postgres::Error) -> Error {
+    let Some(server) = error.as_db_error() else {
+        let what = if error.is_closed() {
+            "the connection is closed"
+        } else {
+            "the connection failed"
+        };
+        return Error::unreachable(format!("{doing}: {what}")).because(error);
+    };
+    let (build, cure) = class_of(server);
+    let message = match server.hint().or(cure) {
+        Some(hint) => format!("{doing}: {} ({hint})", server.message()),
+        None => format!("{doing}: {}", server.message()),
+    };
+    build(message).because(error)
+}
+
+/// True when a lock was not to be had in time: the transaction was rolled back and may be tried again.
+pub(crate) fn is_lock_timeout(error: &tokio_postgres::Error) -> bool {
+    error.code() == Some(&SqlState::LOCK_NOT_AVAILABLE)
+        || error.code() == Some(&SqlState::T_R_DEADLOCK_DETECTED)
+}
+
+type Build = fn(String) -> Error;
+
+fn class_of(server: &DbError) -> (Build, Option<&'static str>) {
+    match server.code().code() {
+        "55P03" | "57014" | "25P03" | "25P04" => (Error::timeout, None),
+        "42501" => (
+            Error::refused,
+            Some("grant the role that fits: pgevict_emitter, pgevict_instance or pgevict_admin"),
+        ),
+        "25006" | "25000" | "25001" => (Error::refused, None),
+        "28P01" | "28000" => (Error::refused, Some("check user and password of the address")),
+        "3D000" => (Error::invalid, Some("check the database name of the address")),
+        // A missing object that bears our name: nothing, or something else, is installed.
+        "42P01" | "3F000" | "42883" | "42703" | "42704" if server.message().contains("pgevict") => (
+            Error::refused,
+            Some("pgevict is not installed in this database, or by another version: run `pgevict migrate`"),
+        ),
+        code => match &code[..2] {
+            // Wrong arguments, names and types; what is not supported.
+            "22" | "42" | "0A" => (Error::invalid, None),
+            "08" | "57" | "53" => (Error::unreachable, None),
+            "28" | "3D" | "55" => (Error::refused, None),
+            _ => (Error::database, None),
+        },
+    }
+}

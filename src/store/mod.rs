@@ -1,0 +1,14 @@
+//! The only place that holds SQL text or names a SQL function.
+
+mod admin;
+pub(crate) mod emit;
+pub(crate) mod epoch;
+pub(crate) mod event;
+pub(crate) mod failure;
+pub mod migrate;
+pub(crate) mod notify;
+pub(crate) mod session;
+pub mod watch;
+
+pub use admin::Admin;
+pub use migrate::print;

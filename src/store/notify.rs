@@ -1,0 +1,66 @@
+//! LISTEN, NOTIFY and what a session is listening to.
+
+use tokio_postgres::types::Type;
+
+use crate::error::Result;
+use crate::store::session::Session;
+
+/// The channel of wakes. Constant and without content: "look now".
+pub(crate) const WAKE_CHANNEL: &str = "pgevict";
+
+/// The channel on which a fleet shares its probes.
+pub(crate) const PROBE_CHANNEL: &str = "pgevict_probe";
+
+/// Longest wait of a probe for the server-wide NOTIFY lock; longer means congested.
+const NOTIFY_LOCK_TIMEOUT: &str = "200ms";
+
+/// Begins to listen to the channel. The name is ours or random hex, never a user's.
+pub(crate) async fn listen(session: &Session, channel: &str) -> Result<()> {
+    session
+        .bounded(
+            "starting LISTEN",
+            session.client().batch_execute(&format!("listen {channel}")),
+        )
+        .await
+}
+
+/// Stops listening to the channel.
+pub(crate) async fn unlisten(session: &Session, channel: &str) -> Result<()> {
+    session
+        .bounded(
+            "ending LISTEN",
+            session.client().batch_execute(&format!("unlisten {channel}")),
+        )
+        .await
+}
+
+/// True when the session that answers is the one that listens to the channel: false behind a pooler.
+pub(crate) async fn is_listening(session: &Session, channel: &str) -> Result<bool> {
+    let row = session
+        .bounded(
+            "checking LISTEN",
+            session.client().query_typed_one(
+                "select exists (select from pg_listening_channels() name where name = $1)",
+                &[(&channel, Type::TEXT)],
+            ),
+        )
+        .await?;
+    Ok(row.get(0))
+}
+
+/// Sends one empty notification, as a transaction of its own. Returns after its commit.
+///
+/// # Errors
+/// Timeout when the NOTIFY lock of the server was not had within 200 ms (congested).
+pub(crate) async fn notify(session: &Session, channel: &str) -> Result<()> {
+    session
+        .bounded(
+            "sending a probe",
+            session.client().query_typed(
+                "select set_config('lock_timeout', $2, true), pg_notify($1, '')",
+                &[(&channel, Type::TEXT), (&NOTIFY_LOCK_TIMEOUT, Type::TEXT)],
+            ),
+        )
+        .await
+        .map(drop)
+}

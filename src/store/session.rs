@@ -1,0 +1,239 @@
+//! One session with the server: opened within a deadline, its settings forced, its statements bounded.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::timeout;
+use tokio_postgres::tls::NoTlsStream;
+use tokio_postgres::{Client, Connection, NoTls, Socket};
+use tokio_util::sync::CancellationToken;
+
+use crate::config::{Address, SessionConfig};
+use crate::error::{Error, Result};
+use crate::store::failure::failure;
+
+/// What a session is for; shown in `application_name`, so that a DBA knows whom he sees.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// The LISTEN connection.
+    Listen,
+    /// The feed's fetches, heartbeats and probes.
+    Fetch,
+    /// A probe sent over `url`.
+    Probe,
+    /// Administration and the command line.
+    Admin,
+}
+
+impl Purpose {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Listen => "listen",
+            Self::Fetch => "fetch",
+            Self::Probe => "probe",
+            Self::Admin => "admin",
+        }
+    }
+}
+
+/// How to open sessions: one address, the deadlines, and the name to show.
+#[derive(Debug, Clone)]
+pub(crate) struct Connector {
+    address: Address,
+    settings: SessionConfig,
+    instance_id: Arc<str>,
+}
+
+/// The socket side of a session; nothing moves unless it is driven.
+pub(crate) type Driver = Connection<Socket, NoTlsStream>;
+
+/// Settings that hold for every session. `jit` costs tens of ms on a first fetch; a serializable feed aborts the
+/// user's transactions; a role's or database's defaults may set any of these.
+const FORCED: &str = "
+  set default_transaction_isolation = 'read committed';
+  set default_transaction_read_only = off;
+  set default_transaction_deferrable = off;
+  set jit = off;
+  set idle_session_timeout = 0;
+  set client_min_messages = warning;
+  set standard_conforming_strings = on;
+  set max_parallel_workers_per_gather = 0;
+  set tcp_keepalives_idle = 10;
+  set tcp_keepalives_interval = 5;
+  set tcp_keepalives_count = 3;
+  set tcp_user_timeout = 20000;
+";
+
+/// A session of ours resolves no name of the user's; an administrator's finds tables as in psql.
+const FORCED_FOR_OURS: &str = "set search_path = pg_catalog, pg_temp;";
+
+/// The fetch reads by index whatever the statistics say, and is planned once.
+const FORCED_FOR_FETCH: &str = "
+  set plan_cache_mode = force_generic_plan;
+  set enable_seqscan = off;
+  set enable_bitmapscan = off;
+";
+
+/// Oldest server that is served: since 15 every NOTIFY signals at its commit.
+const OLDEST_SERVER: i32 = 150_000;
+/// Deadline of an administrative statement: installing waits for locks on user tables.
+const ADMIN_TIMEOUT: Duration = Duration::from_secs(120);
+/// First server version that is not tested.
+const UNTESTED_SERVER: i32 = 190_000;
+
+impl Connector {
+    pub(crate) fn new(address: Address, settings: SessionConfig, instance_id: Arc<str>) -> Self {
+        Self {
+            address,
+            settings,
+            instance_id,
+        }
+    }
+
+    /// The address without its secrets.
+    pub(crate) fn shown(&self) -> String {
+        self.address.redacted().to_owned()
+    }
+
+    /// Deadline of one statement.
+    pub(crate) fn statement_timeout(&self) -> Duration {
+        self.settings.statement_timeout
+    }
+
+    /// Opens a session whose driver runs in its own task until the session is dropped.
+    pub(crate) async fn open(&self, purpose: Purpose) -> Result<Session> {
+        let (client, driver) = self.connect(purpose).await?;
+        let mut session = Session::new(client, self.settings.statement_timeout);
+        let ended = session.ended.clone();
+        tokio::spawn(async move {
+            // Why it ended reaches the caller through the client's next statement.
+            drop(driver.await);
+            ended.cancel();
+        });
+        if purpose == Purpose::Admin {
+            session.statement_timeout = ADMIN_TIMEOUT;
+        }
+        self.prepare(&session, purpose).await?;
+        Ok(session)
+    }
+
+    /// Opens the socket and authenticates; the caller drives the connection.
+    pub(crate) async fn connect(&self, purpose: Purpose) -> Result<(Client, Driver)> {
+        let mut config = self.address.to_postgres().clone();
+        // The server keeps 63 bytes of it.
+        let mut name = format!("pgevict/{}/{}", purpose.as_str(), self.instance_id);
+        name.truncate(name.floor_char_boundary(63));
+        config
+            .application_name(name)
+            .connect_timeout(self.settings.connect_timeout);
+        let doing = format!("connecting to {}", self.shown());
+        match timeout(self.settings.connect_timeout, config.connect(NoTls)).await {
+            Ok(connected) => connected.map_err(|error| failure(&doing, error)),
+            Err(_) => Err(Error::unreachable(format!(
+                "{doing}: no answer within {}",
+                humantime::format_duration(self.settings.connect_timeout)
+            ))),
+        }
+    }
+
+    /// Forces the settings and refuses servers that cannot serve.
+    pub(crate) async fn prepare(&self, session: &Session, purpose: Purpose) -> Result<()> {
+        let deadline_ms = session.statement_timeout.as_millis().max(1);
+        let settings = match purpose {
+            // May run through a pooler, where session settings would leak to other clients.
+            Purpose::Probe => String::new(),
+            Purpose::Admin => FORCED.to_owned(),
+            Purpose::Listen => format!("{FORCED}{FORCED_FOR_OURS}"),
+            Purpose::Fetch => format!("{FORCED}{FORCED_FOR_OURS}{FORCED_FOR_FETCH}"),
+        };
+        let doing = format!("preparing the {} session", purpose.as_str());
+        if !settings.is_empty() {
+            let settings = format!("{settings}set statement_timeout = {deadline_ms};");
+            session
+                .bounded(&doing, session.client.batch_execute(&settings))
+                .await?;
+        }
+        let row = session
+            .bounded(
+                &doing,
+                session.client.query_typed_one(
+                    "select current_setting('server_version_num')::int, pg_is_in_recovery()",
+                    &[],
+                ),
+            )
+            .await?;
+        let version: i32 = row.get(0);
+        if version < OLDEST_SERVER {
+            return Err(Error::refused(format!(
+                "server version {} is too old: pgevict needs PostgreSQL 15 or newer",
+                version / 10_000
+            )));
+        }
+        if version >= UNTESTED_SERVER {
+            tracing::warn!(
+                version,
+                "server is newer than the versions pgevict is tested with (15 to 18)"
+            );
+        }
+        if row.get(1) {
+            return Err(Error::standby(format!(
+                "{} is a standby: point the address at the primary",
+                self.shown()
+            )));
+        }
+        Ok(())
+    }
+}
+
+/// An open session. A statement that misses its deadline makes it useless: drop it.
+#[derive(Debug)]
+pub(crate) struct Session {
+    client: Client,
+    statement_timeout: Duration,
+    ended: CancellationToken,
+}
+
+impl Session {
+    pub(crate) fn new(client: Client, statement_timeout: Duration) -> Self {
+        Self {
+            client,
+            statement_timeout,
+            ended: CancellationToken::new(),
+        }
+    }
+
+    /// The client below.
+    pub(crate) fn client(&self) -> &Client {
+        &self.client
+    }
+
+    /// The client below, for transactions.
+    pub(crate) fn client_mut(&mut self) -> &mut Client {
+        &mut self.client
+    }
+
+    /// Resolves when the server or the link is known to be gone.
+    pub(crate) async fn ended(&self) {
+        self.ended.cancelled().await;
+    }
+
+    /// True when the server or the link is known to be gone.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.client.is_closed()
+    }
+
+    /// Awaits a statement within the deadline.
+    pub(crate) async fn bounded<T>(
+        &self,
+        doing: &str,
+        statement: impl Future<Output = Result<T, tokio_postgres::Error>>,
+    ) -> Result<T> {
+        match timeout(self.statement_timeout, statement).await {
+            Ok(done) => done.map_err(|error| failure(doing, error)),
+            Err(_) => Err(Error::timeout(format!(
+                "{doing}: no answer within {}",
+                humantime::format_duration(self.statement_timeout)
+            ))),
+        }
+    }
+}

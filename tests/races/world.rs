@@ -1,0 +1,149 @@
+//! A feed that the test drives: it applies first and publishes the cursor after, as the real one does.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::SystemTime;
+
+use pgevict::cache::clock::{Clock, Hands};
+use pgevict::cache::position::Position;
+use pgevict::cache::{CacheBuilder, FillToken, NearCache, Shared};
+use pgevict::config::Config;
+use pgevict::event::{Announced, Event, Key, LoggedEvent, Prefix, Tag};
+use pgevict::sink::{Origin, Reset, Sinks};
+use pgevict::snapshot::{Snapshot, Xid};
+use uuid::Uuid;
+
+pub struct World {
+    pub position: Arc<Position>,
+    pub sinks: Arc<Sinks>,
+    pub shared: Arc<Shared>,
+    pub hands: Arc<Hands>,
+    next: AtomicU64,
+}
+
+impl World {
+    /// A started instance whose feed stands at 100:100:.
+    pub fn new() -> Self {
+        Self::with(Config::default())
+    }
+
+    pub fn with(config: Config) -> Self {
+        let world = Self::unstarted(config);
+        world.publish("100:100:");
+        world
+    }
+
+    pub fn unstarted(config: Config) -> Self {
+        let (clock, hands) = Clock::manual();
+        let position = Arc::new(Position::with_clock(clock));
+        let sinks = Arc::new(Sinks::default());
+        Self {
+            shared: Shared::new(position.clone(), sinks.clone(), &config),
+            position,
+            sinks,
+            hands,
+            next: AtomicU64::new(100),
+        }
+    }
+
+    pub fn cache<V: Clone + Send + Sync + 'static>(&self) -> NearCache<V> {
+        self.builder().build()
+    }
+
+    pub fn builder<V: Clone + Send + Sync + 'static>(&self) -> CacheBuilder<V> {
+        NearCache::builder(self.shared.clone())
+    }
+
+    /// Applies one event without publishing.
+    pub fn apply(&self, xid: u64, event: Event, origin: Origin) {
+        self.apply_all(&[logged(xid, event)], origin);
+    }
+
+    pub fn apply_all(&self, events: &[Arc<LoggedEvent>], origin: Origin) {
+        self.sinks.with(|sinks| {
+            if events.iter().any(|event| event.empties_everything()) {
+                self.position.void();
+            }
+            for sink in sinks {
+                sink.apply(events, origin);
+            }
+        });
+    }
+
+    pub fn publish(&self, cursor: &str) {
+        self.publish_snapshot(snapshot(cursor));
+    }
+
+    pub fn publish_snapshot(&self, cursor: Arc<Snapshot>) {
+        self.sinks.with(|sinks| {
+            self.position.publish(cursor.clone(), self.position.now());
+            for sink in sinks {
+                sink.published(&cursor);
+            }
+        });
+    }
+
+    pub fn reset(&self, cause: Reset) {
+        self.sinks.with(|sinks| {
+            self.position.withdraw();
+            for sink in sinks {
+                sink.reset(cause);
+            }
+        });
+    }
+
+    /// One committed change that the feed has handled: applied and published.
+    pub fn change(&self, event: Event) -> u64 {
+        let xid = self.next.fetch_add(1, Ordering::SeqCst);
+        self.apply(xid, event, Origin::Feed);
+        let head = xid + 1;
+        self.publish(&format!("{head}:{head}:"));
+        xid
+    }
+
+    pub fn token(&self) -> FillToken {
+        self.position.token().expect("the world has a cursor")
+    }
+}
+
+pub fn logged(xid: u64, event: Event) -> Arc<LoggedEvent> {
+    Arc::new(LoggedEvent {
+        xid: Xid(xid),
+        id: xid as i64,
+        uuid: Uuid::from_u128(u128::from(xid)),
+        version: 1,
+        announced: Announced::Notify,
+        created_at: SystemTime::UNIX_EPOCH,
+        event,
+    })
+}
+
+pub fn snapshot(text: &str) -> Arc<Snapshot> {
+    Arc::new(text.parse().unwrap())
+}
+
+pub fn key(text: &str) -> Key {
+    Key::new(text).unwrap()
+}
+
+pub fn tag(text: &str) -> Tag {
+    Tag::new(text).unwrap()
+}
+
+pub fn prefix(text: &str) -> Prefix {
+    Prefix::new(text).unwrap()
+}
+
+/// The ways in which an event can touch the entry `product:1`, tagged `category:7`.
+pub fn every_touch() -> [(&'static str, Event); 5] {
+    [
+        ("key", Event::default().key(key("product:1"))),
+        ("tag", Event::default().tag(tag("category:7"))),
+        ("prefix of the key", Event::default().prefix(prefix("product:"))),
+        ("prefix of a tag", Event::default().prefix(prefix("cat"))),
+        ("flush", Event::flush()),
+    ]
+}
+
+/// The loader's error in tests that expect none.
+pub type Never = std::convert::Infallible;
