@@ -134,12 +134,19 @@ impl Feed {
                 "fetch session lost; reconnecting"
             );
             self.shared.trouble.send_replace(Some(Arc::new(lost)));
+            let mut listening = self.shared.listening.clone();
             tokio::select! {
                 () = stop.cancelled() => break,
                 () = sleep(pause) => {}
+                // The server is back: the LISTEN session got through.
+                _ = listening.wait_for(|listening| *listening == Listening::Proved), if !self.proved() => {}
             }
         }
         self.leave().await;
+    }
+
+    fn proved(&self) -> bool {
+        *self.shared.listening.borrow() == Listening::Proved
     }
 
     async fn leave(&self) {
@@ -221,8 +228,7 @@ impl Feed {
         if meters.missing_wakes.swap(missing, Ordering::Relaxed) != missing {
             tracing::warn!(missing, total = self.missed.total(), "wakes for announced events");
         }
-        let proved = *self.shared.listening.borrow() == Listening::Proved;
-        if proved && !missing && !meters.congested.load(Ordering::Relaxed) {
+        if self.proved() && !missing && !meters.congested.load(Ordering::Relaxed) {
             Rhythm::Proved
         } else {
             Rhythm::Unproved
@@ -257,8 +263,11 @@ impl Feed {
 
     /// Fetches, judges and applies one page.
     async fn page(&mut self, session: &Session, fetch: &mut Fetch, tally: &mut Tally) -> Result<Page> {
-        let direct = *self.shared.listening.borrow() == Listening::Proved;
-        let route = if direct { Route::Direct } else { Route::Unproved };
+        let route = if self.proved() {
+            Route::Direct
+        } else {
+            Route::Unproved
+        };
         for _ in 0..PROOF_TRIES {
             let cursor = self.cursor.as_ref();
             if cursor.is_none_or(|cursor| cursor.page().is_none()) {
@@ -360,7 +369,7 @@ impl Feed {
             .heard()
             .is_some_and(|heard| since.is_none_or(|since| heard >= since));
         // Without a LISTEN session nobody expects wakes.
-        if *self.shared.listening.borrow() == Listening::Proved && since.is_some() {
+        if self.proved() && since.is_some() {
             self.missed.fetched(tally.announced, heard, now);
         }
         let took = now - sent;

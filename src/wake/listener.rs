@@ -75,9 +75,13 @@ impl Listener {
                 "{}",
                 advice(cause),
             );
+            let mut fetch = self.fetch.clone();
+            fetch.mark_unchanged();
             tokio::select! {
                 () = stop.cancelled() => return,
                 () = sleep(pause) => {}
+                // The server is back: the feed's session got through.
+                () = connected(&mut fetch), if !is_misconfigured(cause) => {}
             }
         }
     }
@@ -197,6 +201,22 @@ impl Listener {
             Err(error) => Err(error),
         }
     }
+}
+
+/// Trying again soon does not help: an address has to be changed.
+fn is_misconfigured(cause: Cause) -> bool {
+    matches!(cause, Cause::Pooler | Cause::TwoServers)
+}
+
+/// Resolves when a session is opened from now on.
+async fn connected(fetch: &mut watch::Receiver<Option<Arc<Session>>>) {
+    while fetch.changed().await.is_ok() {
+        if fetch.borrow_and_update().is_some() {
+            return;
+        }
+    }
+    // The feed has ended; the stop signal follows.
+    std::future::pending().await
 }
 
 fn cause_of(error: &Error, otherwise: Cause) -> Cause {

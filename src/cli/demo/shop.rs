@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use pgevict::cache::{Freshness, Lookup, NearCache};
 use pgevict::snapshot::Xid;
-use pgevict::{Delivery, Key, Listening, Pgevict, Subscription, key, tag};
+use pgevict::{Delivery, Key, Listening, Pgevict, Subscription, key};
 use tokio::sync::Mutex;
 use tokio::time::{interval, sleep, timeout};
 use tokio_postgres::Client;
@@ -160,9 +160,8 @@ impl Server {
     /// A miss: the application asks the database. While it is away the read fails, which is not stale.
     async fn load(&self, id: i32, key: &Key) {
         let loading = self.products.get_or_load(key, |load| async move {
-            let row = self.db.product(id).await?;
-            let category = tag!("category:{}", row.1);
-            Ok::<_, anyhow::Error>(load.found(Product { version: row.0 }).tag(category))
+            let version = self.db.version(id).await?;
+            Ok::<_, anyhow::Error>(load.found(Product { version }))
         });
         if let Err(error) = loading.await {
             tracing::debug!(%error, "load failed");
@@ -194,8 +193,8 @@ async fn write(writer: usize, pause: Duration, db: Database, truth: Arc<Truth>, 
     while !writing.is_cancelled() {
         tick.tick().await;
         if let Some((xid, id, version)) = unknown {
-            match db.product(id).await {
-                Ok((current, _)) if current == version => truth.committed(xid, id, version - 1),
+            match db.version(id).await {
+                Ok(current) if current == version => truth.committed(xid, id, version - 1),
                 Ok(_) => truth.rolled_back(xid),
                 Err(_) => {
                     sleep(Duration::from_millis(20)).await;
@@ -214,8 +213,8 @@ async fn write(writer: usize, pause: Duration, db: Database, truth: Arc<Truth>, 
     }
     if let Some((xid, id, version)) = unknown {
         for _ in 0..100 {
-            match db.product(id).await {
-                Ok((current, _)) if current == version => return truth.committed(xid, id, version - 1),
+            match db.version(id).await {
+                Ok(current) if current == version => return truth.committed(xid, id, version - 1),
                 Ok(_) => return truth.rolled_back(xid),
                 Err(_) => sleep(Duration::from_millis(20)).await,
             }
@@ -245,8 +244,8 @@ impl Database {
         }
     }
 
-    /// Version and category of a product.
-    async fn product(&self, id: i32) -> Result<(i64, i32)> {
+    /// The version of a product.
+    async fn version(&self, id: i32) -> Result<i64> {
         let mut client = self.client.lock().await;
         let connected = client.take();
         let open = connected.filter(|client| !client.is_closed());
@@ -254,10 +253,10 @@ impl Database {
             Some(db) => db,
             None => connect(&self.url).await?,
         };
-        let select = "select version, category from pgevict_demo.products where id = $1";
+        let select = "select version from pgevict_demo.products where id = $1";
         let row = timeout(PATIENCE, db.query_typed_one(select, &[(&id, Type::INT4)])).await??;
         *client = Some(db);
-        Ok((row.get(0), row.get(1)))
+        Ok(row.get(0))
     }
 
     /// Gives a product its next version.
