@@ -1,0 +1,5 @@
+//! Integration tests: a module per subject, on real clusters.
+
+mod address;
+mod key_text;
+mod snapshot;
