@@ -2,4 +2,5 @@
 
 mod address;
 mod key_text;
+mod lab;
 mod snapshot;
