@@ -183,11 +183,11 @@ impl Fields {
             "fallback_application_name" => self.fallback_application_name = Some(value),
             "client_encoding" if ["utf8", "utf-8", "unicode", "auto"].contains(&&*value.to_lowercase()) => {}
             "client_encoding" => return Err(bad(key, "must be UTF8: remove it")),
-            "connect_timeout" => self.connect_timeout = Some(seconds(key, &value)?),
+            "connect_timeout" => self.connect_timeout = Some(positive(key, &value)?),
             "keepalives" => self.keepalives = Some(number(key, &value)? != 0),
-            "keepalives_idle" => self.keepalives_idle = Some(seconds(key, &value)?),
-            "keepalives_interval" => self.keepalives_interval = Some(seconds(key, &value)?),
-            "keepalives_count" => self.keepalives_count = Some(seconds(key, &value)?),
+            "keepalives_idle" => self.keepalives_idle = Some(positive(key, &value)?),
+            "keepalives_interval" => self.keepalives_interval = Some(positive(key, &value)?),
+            "keepalives_count" => self.keepalives_count = Some(positive(key, &value)?),
             "tcp_user_timeout" => self.tcp_user_timeout_ms = Some(number(key, &value)?),
             "sslmode" => self.ssl_mode = Some(ssl_mode(&value)?),
             "sslnegotiation" if value == "postgres" => {}
@@ -250,9 +250,9 @@ impl Fields {
         config.keepalives_interval(whole(self.keepalives_interval, 5));
         config.keepalives_retries(self.keepalives_count.unwrap_or(3));
         // 0 stands for the default of the system, as in libpq.
-        match self.tcp_user_timeout_ms.unwrap_or(20_000) {
-            0 => {}
-            ms => drop(config.tcp_user_timeout(Duration::from_millis(ms.into()))),
+        let ms = self.tcp_user_timeout_ms.unwrap_or(20_000);
+        if ms > 0 {
+            config.tcp_user_timeout(Duration::from_millis(ms.into()));
         }
 
         let shown = split::shown(user.as_deref(), &host, port, dbname.as_deref());
@@ -336,8 +336,8 @@ fn number(key: &str, value: &str) -> Result<u32> {
         .map_err(|_| bad(key, &format!("must be a whole number {unit}")))
 }
 
-fn seconds(key: &str, value: &str) -> Result<u32> {
-    // libpq: zero stands for the default, which for connect_timeout is no limit: ours applies then.
+fn positive(key: &str, value: &str) -> Result<u32> {
+    // In libpq zero is the system's default, and for connect_timeout no limit: here ours are the defaults.
     match number(key, value)? {
         0 => Err(bad(key, "must be at least 1: remove it for the default")),
         value => Ok(value),
