@@ -1,0 +1,16 @@
+//! Failures that people reported in public, each as steps and a right answer; named after their case.
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod c01_lost_across_a_reconnect;
+mod c02_listen_before_catch_up;
+mod c03_half_open;
+mod c04_server_restart;
+mod c05_start_up_window;
+mod c08_out_of_order_commit;
+mod c11_wake_before_visible;
+mod c14_wake_is_not_an_item;
+mod c45_overtaken_fill;
+mod c47_cut_off;
+mod c48_old_events;
