@@ -1,21 +1,19 @@
 //! A throwaway PostgreSQL cluster: one server over a temporary data directory.
 
-use std::fs::{self, File, OpenOptions, Permissions};
+use std::fs::{self, File, OpenOptions};
 use std::net::{Ipv4Addr, SocketAddr};
-use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::{Child, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
-use tempfile::TempDir;
 use tokio_postgres::{Client, NoTls};
 
 use super::binaries::Binaries;
+use super::home::{self, Home, Medium};
 use super::options::{ClusterOptions, StopMode};
 use super::owner::Owner;
-use super::port::Port;
 use super::template::{self, SUPERUSER};
 use super::{keeper, processes};
 use crate::{Error, Result};
@@ -29,17 +27,17 @@ const LOOK: Duration = Duration::from_millis(5);
 ///
 /// It keeps its port while it lives, also over [`stop`](Self::stop) and [`kill`](Self::kill). Dropping it
 /// stops the server at once and removes its files; when the process dies without dropping it, the kernel
-/// interrupts the server and the files stay in the temporary directory.
+/// interrupts the server and the next cluster removes the files. They are in `/dev/shm` when there is room, and
+/// in the directory for temporary files when there is not, or when the cluster is durable.
 #[derive(Debug)]
 pub struct Cluster {
     options: ClusterOptions,
     binaries: Binaries,
     owner: Owner,
-    port: Port,
     /// `None` while the server is down.
     server: Mutex<Option<Child>>,
     /// Holds `data`, `socket` and `log`. The last field: it is removed after the server has stopped.
-    home: TempDir,
+    home: Home,
 }
 
 impl Cluster {
@@ -81,21 +79,20 @@ impl Cluster {
         };
         let owner = Owner::choose()?;
         owner.must_reach(binaries.dir())?;
-        let shared = template::shared_dir()?;
+        let medium = if options.durable {
+            Medium::Disk
+        } else {
+            Medium::Fast
+        };
+        let shared = home::shared_dir(medium)?;
         owner.must_reach(&shared)?;
         let refused = |error| Error::refused("no directory for a cluster").because(error);
-        let home = tempfile::Builder::new()
-            .prefix("pgevict-")
-            .permissions(Permissions::from_mode(0o755))
-            .tempdir()
-            .map_err(refused)?;
         let cluster = Self {
-            port: Port::take(&shared)?,
+            home: Home::take(&shared)?,
             options,
             binaries,
             owner,
             server: Mutex::new(None),
-            home,
         };
         let socket = cluster.socket_dir();
         fs::create_dir(&socket).map_err(refused)?;
@@ -155,10 +152,14 @@ impl Cluster {
         set("unix_socket_directories", &self.socket_dir().to_string_lossy());
         set("shared_buffers", "16MB");
         set("max_connections", "200");
+        // In the data directory, where it goes away with the rest even after a crash.
+        set("dynamic_shared_memory_type", "mmap");
         if !self.options.durable {
             set("fsync", "off");
             set("synchronous_commit", "off");
             set("full_page_writes", "off");
+            // The files may be in memory.
+            set("max_wal_size", "256MB");
         }
         for (name, value) in &self.options.settings {
             set(name, value);
@@ -354,17 +355,17 @@ impl Cluster {
 
     /// The TCP port.
     pub fn port(&self) -> u16 {
-        self.port.number()
+        self.home.port()
     }
 
     /// The data directory; it belongs to the user the server runs as.
     pub fn data_dir(&self) -> PathBuf {
-        self.home.path().join("data")
+        self.home.dir().join("data")
     }
 
     /// The directory of the Unix socket.
     pub fn socket_dir(&self) -> PathBuf {
-        self.home.path().join("socket")
+        self.home.dir().join("socket")
     }
 
     /// The PostgreSQL this cluster runs on.
@@ -384,7 +385,7 @@ impl Cluster {
     }
 
     fn log_path(&self) -> PathBuf {
-        self.home.path().join("log")
+        self.home.dir().join("log")
     }
 
     fn log_tail(&self) -> String {
