@@ -9,10 +9,10 @@
 
 mod binaries;
 mod cluster;
+mod home;
 mod keeper;
 mod options;
 mod owner;
-mod port;
 mod processes;
 mod relay;
 mod template;
