@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use pgevict::lab::{Relay, StopMode};
+use pgevict::lab::{ClusterOptions, Relay, StopMode};
 
 use crate::support::World;
 use crate::support::app::{App, PATIENCE, slow_poll};
@@ -14,7 +14,9 @@ fn outage() -> Duration {
 }
 
 async fn outage_of(mode: StopMode) {
-    let world = World::with_kv().await;
+    // Durable: an immediate stop must not lose the table.
+    let world = World::with(ClusterOptions::new().durable()).await;
+    world.make_kv().await;
     let relay = Relay::before(&world.cluster).await.unwrap();
     let mut app = App::start_behind(&world, &relay, "a", slow_poll).await;
     let attempts = relay.attempts();

@@ -14,3 +14,8 @@ mod c14_wake_is_not_an_item;
 mod c45_overtaken_fill;
 mod c47_cut_off;
 mod c48_old_events;
+mod c20_notification_limit;
+mod c24_value_the_event_cannot_hold;
+mod c28_truncate;
+mod c32_rights_of_the_writer;
+mod c34_installer_blocks_writers;

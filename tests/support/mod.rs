@@ -1,5 +1,5 @@
 //! What several test binaries share: a cluster with pgevict installed, and a look into the log.
-#![allow(dead_code)]
+#![allow(dead_code, unreachable_pub)]
 
 pub mod app;
 
