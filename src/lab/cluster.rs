@@ -111,24 +111,22 @@ impl Cluster {
     /// # Errors
     /// As [`start`](Self::start).
     pub async fn start_again(&self) -> Result<()> {
-        if self.server().is_some() {
+        if self.is_running() {
             return Ok(());
         }
-        let mut child = keeper::spawn(self.server_command()?).await?;
+        let child = keeper::spawn(self.server_command()?).await?;
+        // Kept before the wait: who stops waiting still has a server that ends with the cluster.
+        *self.server() = Some(child);
         let deadline = Instant::now() + PATIENCE;
-        loop {
-            if let Ok(Some(status)) = child.try_wait() {
+        while self.connect().await.is_err() {
+            if !self.is_running() {
                 return Err(Error::refused(format!(
-                    "the server ended while starting ({status}): {}",
+                    "the server ended while starting: {}",
                     self.log_tail()
                 )));
             }
-            if self.connect().await.is_ok() {
-                *self.server() = Some(child);
-                return Ok(());
-            }
             if Instant::now() > deadline {
-                end(child);
+                self.end();
                 return Err(Error::timeout(format!(
                     "no answer within {PATIENCE:?}: {}",
                     self.log_tail()
@@ -136,6 +134,7 @@ impl Cluster {
             }
             tokio::time::sleep(LOOK).await;
         }
+        Ok(())
     }
 
     fn server_command(&self) -> Result<std::process::Command> {
@@ -178,18 +177,17 @@ impl Cluster {
     /// # Errors
     /// Timeout when it has not ended after 30 s; it is killed then.
     pub async fn stop(&self, mode: StopMode) -> Result<()> {
-        let Some(mut child) = self.server().take() else {
-            return Ok(());
-        };
         let signal = match mode {
             StopMode::Fast => Signal::INT,
             StopMode::Immediate => Signal::QUIT,
         };
-        let _ = kill_process(Pid::from_child(&child), signal);
+        if let Some(pid) = self.pid() {
+            let _ = kill_process(pid, signal);
+        }
         let deadline = Instant::now() + PATIENCE;
-        while let Ok(None) = child.try_wait() {
+        while self.is_running() {
             if Instant::now() > deadline {
-                end(child);
+                self.end();
                 return Err(Error::timeout(format!(
                     "not stopped within {PATIENCE:?}: {}",
                     self.log_tail()
@@ -215,12 +213,9 @@ impl Cluster {
     /// # Errors
     /// Timeout when a process is still there after 30 s.
     pub async fn kill(&self) -> Result<()> {
-        let Some(mut child) = self.server().take() else {
-            return Ok(());
-        };
-        let killed = processes::kill_all(Pid::from_child(&child));
+        let killed = self.pid().map(processes::kill_all).unwrap_or_default();
         let deadline = Instant::now() + PATIENCE;
-        while matches!(child.try_wait(), Ok(None)) || killed.iter().any(|&pid| processes::is_alive(pid)) {
+        while self.is_running() || killed.iter().any(|&pid| processes::is_alive(pid)) {
             if Instant::now() > deadline {
                 return Err(Error::timeout(format!(
                     "a killed process is still there after {PATIENCE:?}"
@@ -270,31 +265,48 @@ impl Cluster {
     fn server(&self) -> MutexGuard<'_, Option<Child>> {
         self.server.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
 
-impl Drop for Cluster {
-    fn drop(&mut self) {
-        if let Some(child) = self.server().take() {
-            end(child);
+    fn pid(&self) -> Option<Pid> {
+        self.server().as_ref().map(Pid::from_child)
+    }
+
+    /// Forgets a server that has ended, whatever ended it.
+    fn is_running(&self) -> bool {
+        let mut server = self.server();
+        if server
+            .as_mut()
+            .is_some_and(|child| matches!(child.try_wait(), Ok(None)))
+        {
+            return true;
+        }
+        *server = None;
+        false
+    }
+
+    /// Stops the server for good, within moments; blocks for that long.
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "runs in Drop, where nothing can be awaited"
+    )]
+    fn end(&self) {
+        let Some(pid) = self.pid() else { return };
+        let _ = kill_process(pid, Signal::QUIT);
+        let deadline = Instant::now() + Duration::from_secs(5);
+        while self.is_running() {
+            if Instant::now() > deadline {
+                processes::kill_all(pid);
+                if let Some(mut child) = self.server().take() {
+                    let _ = child.wait();
+                }
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(2));
         }
     }
 }
 
-/// Stops a server for good, within moments; blocks for that long.
-#[expect(
-    clippy::disallowed_methods,
-    reason = "runs in Drop, where nothing can be awaited"
-)]
-fn end(mut child: Child) {
-    let pid = Pid::from_child(&child);
-    let _ = kill_process(pid, Signal::QUIT);
-    let deadline = Instant::now() + Duration::from_secs(5);
-    while let Ok(None) = child.try_wait() {
-        if Instant::now() > deadline {
-            processes::kill_all(pid);
-            let _ = child.wait();
-            return;
-        }
-        std::thread::sleep(Duration::from_millis(2));
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        self.end();
     }
 }
