@@ -1,6 +1,7 @@
 //! From settings to a running instance.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
@@ -113,7 +114,7 @@ impl Builder {
         let (pgevict, trouble) = wire(config, handlers)?;
         let deadline = pgevict.0.config.feed.sync_timeout;
         let ready = async {
-            ready(&pgevict, trouble).await?;
+            ready(&pgevict, trouble.clone()).await?;
             match warm_up {
                 Some(load) => load(pgevict.clone()).await,
                 None => Ok(()),
@@ -121,11 +122,7 @@ impl Builder {
         };
         let started = match timeout(deadline, ready).await {
             Ok(started) => started,
-            Err(_) => Err(Error::timeout(format!(
-                "not ready within {} (feed.sync_timeout): is the server reachable? last state: {:?}",
-                humantime::format_duration(deadline),
-                pgevict.status().degraded,
-            ))),
+            Err(_) => Err(not_ready(deadline, trouble.borrow().clone())),
         };
         match started {
             Ok(()) => Ok(pgevict),
@@ -134,6 +131,22 @@ impl Builder {
                 Err(error)
             }
         }
+    }
+}
+
+fn not_ready(deadline: Duration, trouble: Option<Arc<Error>>) -> Error {
+    let shown = humantime::format_duration(deadline);
+    match trouble {
+        Some(error) if error.is_unreachable() => {
+            Error::unreachable(format!("not ready within {shown} (feed.sync_timeout): {error}"))
+                .because(error)
+        }
+        Some(error) => {
+            Error::timeout(format!("not ready within {shown} (feed.sync_timeout): {error}")).because(error)
+        }
+        None => Error::timeout(format!(
+            "not ready within {shown} (feed.sync_timeout): the warm-up takes longer"
+        )),
     }
 }
 
@@ -165,7 +178,8 @@ async fn ready(pgevict: &Pgevict, mut trouble: watch::Receiver<Option<Arc<Error>
                 .await
                 .map_err(|_| Error::unreachable("the LISTEN task has ended"))?,
         );
-        pgevict.0.sync.sync(pgevict.0.config.feed.sync_timeout).await
+        // Bounded by the deadline of the whole start.
+        pgevict.0.sync.sync(pgevict.0.config.feed.sync_timeout * 2).await
     };
     tokio::select! {
         error = hopeless => Err(error),

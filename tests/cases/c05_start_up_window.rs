@@ -26,7 +26,8 @@ async fn c05_a_write_during_the_warm_up_is_not_missed() {
                 let row = db.query_one("select v from kv where k = 'k'", &[]).await.unwrap();
                 read_here.send(()).unwrap();
                 tokio::time::sleep(Duration::from_secs(1)).await;
-                cache.store(&key("k"), Some(row.get(0)), &[], &token);
+                let stored = cache.store(&key("k"), Some(row.get(0)), &[], &token);
+                assert_eq!(stored, pgevict::cache::Stored::Refused);
                 assert!(cache_here.send(cache).is_ok());
                 Ok(())
             })

@@ -23,7 +23,8 @@ async fn cut_off(while_cut: &str, expected: &[Reset]) {
     let mut app = App::start_behind(&world, &relay, "a", |config| config.max_staleness = MAX_STALENESS).await;
     let failing = app.pgevict.cache::<String>().when_stale(WhenStale::Fail).build();
     let token = failing.token().unwrap();
-    failing.store(&Key::new("k").unwrap(), Some("v1".to_owned()), &[], &token);
+    let stored = failing.store(&Key::new("k").unwrap(), Some("v1".to_owned()), &[], &token);
+    assert_eq!(stored, pgevict::cache::Stored::Kept);
     assert_eq!(app.get("k").await.as_deref(), Some("v1"));
 
     relay.cut();

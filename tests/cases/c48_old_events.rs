@@ -17,8 +17,10 @@ async fn c48_old_events_drop_nothing_of_a_new_instance() {
     assert!(ready < Duration::from_secs(2), "ready after {ready:?}");
     for n in 0..1_000 {
         let token = app.cache.token().unwrap();
-        app.cache
+        let stored = app
+            .cache
             .store(&key(&format!("k{n}")), Some("x".to_owned()), &[], &token);
+        assert_eq!(stored, pgevict::cache::Stored::Kept);
     }
     assert!(app.keys().await.is_empty(), "no old event is replayed");
     // The next polls reconcile nothing either.
