@@ -22,8 +22,8 @@ async fn c24_json_with_u0000_commits_and_has_its_event() {
     assert_eq!(
         events[1].tags,
         [
-            "doc:%7B%22a%22%3A%201%7D",
-            "doc:%7B%22a%22%3A%20%22%5Cu0000%22%7D"
+            "doc:%7B%22a%22%3A%20%22%5Cu0000%22%7D",
+            "doc:%7B%22a%22%3A%201%7D"
         ]
     );
 }

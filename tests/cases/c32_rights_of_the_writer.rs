@@ -77,9 +77,18 @@ async fn c32_an_owner_with_the_admin_role_watches_its_tables() {
     let world = World::start().await;
     world.run("create role team; grant pgevict_admin to team; create schema team authorization team; create table public.foreign_table (id int)").await;
     let team = world.session_of("team").await;
-    team.batch_execute("create table team.t (id int); select pgevict.watch('team.t', 't:{id}'); insert into team.t values (1); \
-        select * from pgevict.watch_status(); select pgevict.set_wake('commit')").await.unwrap();
-    assert_eq!(world.events().await.len(), 2);
+    team.batch_execute(
+        "create type team.mood as enum ('so so'); create domain team.price as numeric; \
+         create table team.t (id team.price primary key, m team.mood); \
+         select pgevict.watch('team.t', 't:{id}', array['m:{m}']); insert into team.t values (1.50, 'so so'); \
+         select * from pgevict.watch_status(); select pgevict.set_wake('commit')",
+    )
+    .await
+    .unwrap();
+    let events = world.events().await;
+    assert_eq!(events.len(), 2);
+    assert_eq!(events[1].keys, ["t:1.5"]);
+    assert_eq!(events[1].tags, ["m:so%20so"]);
     assert_eq!(
         refusal(&team, "select pgevict.watch('public.foreign_table', 't:{id}')")
             .await

@@ -4,7 +4,11 @@
 mod support;
 
 mod address;
+mod emit;
 mod instance;
 mod key_text;
 mod lab;
+mod migrate;
 mod snapshot;
+mod watch;
+mod watch_install;

@@ -11,39 +11,39 @@ use tokio_postgres::Client;
 use super::World;
 
 /// Longest wait for anything in the tests that is not itself under test.
-pub const PATIENCE: Duration = Duration::from_secs(20);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Polling so slow that an arrival within seconds proves the wake path.
-pub fn slow_poll(config: &mut Config) {
+pub(crate) fn slow_poll(config: &mut Config) {
     config.feed.poll = Duration::from_secs(60);
     config.feed.poll_unproved = Duration::from_secs(60);
     config.max_staleness = Duration::from_secs(120);
 }
 
-pub fn key(text: &str) -> Key {
+pub(crate) fn key(text: &str) -> Key {
     Key::new(text).unwrap()
 }
 
 impl World {
     /// With the table `kv`, filled with k = v1.
-    pub async fn with_kv() -> Self {
+    pub(crate) async fn with_kv() -> Self {
         let world = Self::start().await;
         world.make_kv().await;
         world
     }
 
-    pub async fn make_kv(&self) {
+    pub(crate) async fn make_kv(&self) {
         self.run("create table kv (k text primary key, v text not null); insert into kv values ('k', 'v1')")
             .await;
     }
 
     /// One transaction: the value, and the event.
-    pub async fn set(&self, k: &str, v: &str) {
+    pub(crate) async fn set(&self, k: &str, v: &str) {
         set(&self.admin, k, v).await;
     }
 
     /// Ends the LISTEN backend of an instance.
-    pub async fn kill_listener(&self, instance: &str) {
+    pub(crate) async fn kill_listener(&self, instance: &str) {
         let killed = self
             .text(&format!(
                 "select count(pg_terminate_backend(pid)) from pg_stat_activity \
@@ -55,7 +55,7 @@ impl World {
 }
 
 /// One transaction: the value, and the event.
-pub async fn set(client: &Client, k: &str, v: &str) {
+pub(crate) async fn set(client: &Client, k: &str, v: &str) {
     client
         .batch_execute(&format!(
             "begin; insert into kv values ('{k}', '{v}') on conflict (k) do update set v = excluded.v; \
@@ -66,26 +66,26 @@ pub async fn set(client: &Client, k: &str, v: &str) {
 }
 
 /// Settings of an instance of this name.
-pub fn config(url: &str, name: &str) -> Config {
+pub(crate) fn config(url: &str, name: &str) -> Config {
     let mut config = Config::from_url(url).unwrap();
     config.instance_id = Some(name.to_owned());
     config
 }
 
-pub struct App {
-    pub pgevict: Pgevict,
-    pub cache: NearCache<String>,
-    pub events: Subscription,
-    pub db: Client,
+pub(crate) struct App {
+    pub(crate) pgevict: Pgevict,
+    pub(crate) cache: NearCache<String>,
+    pub(crate) events: Subscription,
+    pub(crate) db: Client,
 }
 
 impl App {
-    pub async fn start(world: &World, name: &str, change: impl FnOnce(&mut Config)) -> Self {
+    pub(crate) async fn start(world: &World, name: &str, change: impl FnOnce(&mut Config)) -> Self {
         Self::start_at(world, &world.cluster.url(), name, change).await
     }
 
     /// All its sessions lead through the relay; the application's own reads do not.
-    pub async fn start_behind(
+    pub(crate) async fn start_behind(
         world: &World,
         relay: &Relay,
         name: &str,
@@ -94,13 +94,18 @@ impl App {
         Self::start_at(world, &relay.url(&world.cluster), name, change).await
     }
 
-    pub async fn start_at(world: &World, url: &str, name: &str, change: impl FnOnce(&mut Config)) -> Self {
+    pub(crate) async fn start_at(
+        world: &World,
+        url: &str,
+        name: &str,
+        change: impl FnOnce(&mut Config),
+    ) -> Self {
         let mut config = config(url, name);
         change(&mut config);
         Self::start_with(world, Pgevict::builder(config)).await
     }
 
-    pub async fn start_with(world: &World, builder: Builder) -> Self {
+    pub(crate) async fn start_with(world: &World, builder: Builder) -> Self {
         let pgevict = builder.start().await.unwrap();
         Self {
             cache: pgevict.cache().build(),
@@ -111,7 +116,7 @@ impl App {
     }
 
     /// The value as the application gets it: from the cache or, on a miss, from the table.
-    pub async fn get(&self, k: &str) -> Option<String> {
+    pub(crate) async fn get(&self, k: &str) -> Option<String> {
         let answer = self
             .cache
             .get_or_load(&key(k), |load| async move {
@@ -127,19 +132,19 @@ impl App {
     }
 
     /// What the cache holds, without a load.
-    pub fn held(&self, k: &str) -> Option<String> {
+    pub(crate) fn held(&self, k: &str) -> Option<String> {
         self.cache.get(&key(k)).into_value()
     }
 
     /// Waits for an event that names the key; how long that took.
-    pub async fn applied(&mut self, k: &str) -> Duration {
+    pub(crate) async fn applied(&mut self, k: &str) -> Duration {
         let start = Instant::now();
         self.event_for(k, PATIENCE).await;
         start.elapsed()
     }
 
     /// Waits for an event that names the key.
-    pub async fn event_for(&mut self, k: &str, within: Duration) {
+    pub(crate) async fn event_for(&mut self, k: &str, within: Duration) {
         let found = timeout(within, async {
             loop {
                 match self.events.next().await {
@@ -158,7 +163,7 @@ impl App {
     }
 
     /// All deliveries that are there once everything committed so far has been applied.
-    pub async fn deliveries(&mut self) -> Vec<Delivery> {
+    pub(crate) async fn deliveries(&mut self) -> Vec<Delivery> {
         self.pgevict.sync(PATIENCE).await.unwrap();
         let mut all = Vec::new();
         while let Ok(Some(delivery)) = timeout(Duration::from_millis(20), self.events.next()).await {
@@ -168,13 +173,13 @@ impl App {
     }
 
     /// Keys of the events that are there once everything committed so far has been applied, in order.
-    pub async fn keys(&mut self) -> Vec<String> {
+    pub(crate) async fn keys(&mut self) -> Vec<String> {
         let deliveries = self.deliveries().await;
         deliveries.iter().flat_map(keys_of).collect()
     }
 
     /// Causes of the resets among the deliveries.
-    pub fn resets(deliveries: &[Delivery]) -> Vec<Reset> {
+    pub(crate) fn resets(deliveries: &[Delivery]) -> Vec<Reset> {
         let reset = |delivery: &Delivery| match delivery {
             Delivery::Reset(cause) => Some(*cause),
             Delivery::Event(_) => None,
@@ -183,7 +188,11 @@ impl App {
     }
 
     /// Waits until the LISTEN path is in this state.
-    pub async fn until(&self, wanted: impl Fn(&pgevict::Status) -> bool, within: Duration) -> Duration {
+    pub(crate) async fn until(
+        &self,
+        wanted: impl Fn(&pgevict::Status) -> bool,
+        within: Duration,
+    ) -> Duration {
         let start = Instant::now();
         let reached = timeout(within, async {
             while !wanted(&self.pgevict.status()) {
@@ -198,18 +207,18 @@ impl App {
         start.elapsed()
     }
 
-    pub async fn until_proved(&self, within: Duration) -> Duration {
+    pub(crate) async fn until_proved(&self, within: Duration) -> Duration {
         self.until(|status| status.listening == Listening::Proved, within)
             .await
     }
 
-    pub async fn until_lost(&self, within: Duration) -> Duration {
+    pub(crate) async fn until_lost(&self, within: Duration) -> Duration {
         self.until(|status| matches!(status.listening, Listening::Lost(_)), within)
             .await
     }
 }
 
-pub fn keys_of(delivery: &Delivery) -> Vec<String> {
+pub(crate) fn keys_of(delivery: &Delivery) -> Vec<String> {
     match delivery {
         Delivery::Event(event) => event.keys.iter().map(|key| key.as_str().to_owned()).collect(),
         Delivery::Reset(_) => Vec::new(),

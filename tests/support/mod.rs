@@ -1,36 +1,36 @@
 //! What several test binaries share: a cluster with pgevict installed, and a look into the log.
 #![allow(dead_code, unreachable_pub)]
 
-pub mod app;
+pub(crate) mod app;
 
 use pgevict::lab::{Cluster, ClusterOptions};
 use pgevict::store::migrate::migrate;
 use tokio_postgres::Client;
 
 /// A cluster with the schema installed by its superuser.
-pub struct World {
-    pub cluster: Cluster,
-    pub admin: Client,
+pub(crate) struct World {
+    pub(crate) cluster: Cluster,
+    pub(crate) admin: Client,
 }
 
 /// An event as the log holds it.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Logged {
-    pub flush: bool,
-    pub keys: Vec<String>,
-    pub tags: Vec<String>,
-    pub prefixes: Vec<String>,
-    pub kind: Option<String>,
-    pub entity_type: Option<String>,
-    pub announced: String,
+pub(crate) struct Logged {
+    pub(crate) flush: bool,
+    pub(crate) keys: Vec<String>,
+    pub(crate) tags: Vec<String>,
+    pub(crate) prefixes: Vec<String>,
+    pub(crate) kind: Option<String>,
+    pub(crate) entity_type: Option<String>,
+    pub(crate) announced: String,
 }
 
 impl World {
-    pub async fn start() -> Self {
+    pub(crate) async fn start() -> Self {
         Self::with(ClusterOptions::new()).await
     }
 
-    pub async fn with(options: ClusterOptions) -> Self {
+    pub(crate) async fn with(options: ClusterOptions) -> Self {
         let cluster = options.start().await.unwrap();
         let mut admin = cluster.connect().await.unwrap();
         migrate(&mut admin).await.unwrap();
@@ -38,7 +38,7 @@ impl World {
     }
 
     /// A session of this role, which need not be allowed to log in.
-    pub async fn session_of(&self, role: &str) -> Client {
+    pub(crate) async fn session_of(&self, role: &str) -> Client {
         let client = self.cluster.connect().await.unwrap();
         client
             .batch_execute(&format!("set session authorization {role}"))
@@ -47,7 +47,7 @@ impl World {
         client
     }
 
-    pub async fn run(&self, sql: &str) {
+    pub(crate) async fn run(&self, sql: &str) {
         self.admin
             .batch_execute(sql)
             .await
@@ -55,12 +55,12 @@ impl World {
     }
 
     /// The one value of a query, as text.
-    pub async fn text(&self, sql: &str) -> String {
+    pub(crate) async fn text(&self, sql: &str) -> String {
         text(&self.admin, sql).await
     }
 
     /// The events since the last call, in order; the log is empty afterwards.
-    pub async fn events(&self) -> Vec<Logged> {
+    pub(crate) async fn events(&self) -> Vec<Logged> {
         let rows = self
             .admin
             .query(
@@ -82,10 +82,17 @@ impl World {
             })
             .collect()
     }
+
+    /// The one event since the last call.
+    pub(crate) async fn event(&self) -> Logged {
+        let mut events = self.events().await;
+        assert_eq!(events.len(), 1, "{events:?}");
+        events.remove(0)
+    }
 }
 
 /// The one value of a query, as text.
-pub async fn text(client: &Client, sql: &str) -> String {
+pub(crate) async fn text(client: &Client, sql: &str) -> String {
     let rows = client
         .simple_query(sql)
         .await
@@ -99,7 +106,7 @@ pub async fn text(client: &Client, sql: &str) -> String {
 }
 
 /// SQLSTATE and message of a statement that fails.
-pub async fn refusal(client: &Client, sql: &str) -> (String, String) {
+pub(crate) async fn refusal(client: &Client, sql: &str) -> (String, String) {
     match client.batch_execute(sql).await {
         Ok(()) => panic!("was not refused: {sql}"),
         Err(error) => {
