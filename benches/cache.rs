@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use criterion::Criterion;
+use futures::FutureExt;
 use pgevict::cache::position::{Moment, Position};
 use pgevict::cache::{NearCache, Shared, Stored};
 use pgevict::config::Config;
@@ -78,33 +79,34 @@ fn systems(feed: &Feed, entries: &[(Key, Value)]) -> Vec<(&'static str, Get)> {
     vec![
         (
             "quick_cache",
-            Box::new(move |keys| {
+            Box::new(move |keys: &[Key]| {
                 keys.iter()
                     .for_each(|key| drop(black_box(bare.get(key).expect("a hit"))))
             }) as Get,
         ),
         (
             "pgevict near cache",
-            Box::new(move |keys| {
+            Box::new(move |keys: &[Key]| {
                 keys.iter()
                     .for_each(|key| drop(black_box(near.get(key).into_value().expect("a hit"))));
             }),
         ),
         (
             "moka sync",
-            Box::new(move |keys| {
+            Box::new(move |keys: &[Key]| {
                 keys.iter()
                     .for_each(|key| drop(black_box(moka_sync.get(key).expect("a hit"))))
             }),
         ),
         (
             "moka future",
-            Box::new(move |keys| {
-                futures::executor::block_on(async {
-                    for key in keys {
-                        drop(black_box(moka_future.get(key).await.expect("a hit")));
-                    }
-                });
+            Box::new(move |keys: &[Key]| {
+                // A get never waits: it is ready when first polled, so no executor is part of the figure.
+                for key in keys {
+                    drop(black_box(
+                        moka_future.get(key).now_or_never().flatten().expect("a hit"),
+                    ));
+                }
             }),
         ),
     ]
