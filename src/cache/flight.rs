@@ -149,7 +149,6 @@ impl<V> Flights<V> {
     }
 
     /// Keys with a load in the air.
-    #[cfg(test)]
     pub(super) fn len(&self) -> usize {
         self.0.len()
     }

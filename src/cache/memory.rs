@@ -174,9 +174,7 @@ impl Held {
     /// All that the cursor sees was recorded. The first one after a start or reset is the floor.
     pub(super) fn published(&mut self, cursor: &Arc<Snapshot>, now: i64) {
         if self.floor.is_none() {
-            for span in [&mut self.old, &mut self.young] {
-                (span.began, span.began_at) = (Some(cursor.clone()), now);
-            }
+            (self.young.began, self.young.began_at) = (Some(cursor.clone()), now);
             self.floor = Some(cursor.clone());
         }
         self.cursor = Some(cursor.clone());

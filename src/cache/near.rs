@@ -189,9 +189,9 @@ impl<V: Clone + Send + Sync + 'static> NearCache<V> {
 
     /// Counts since the cache was built.
     pub fn stats(&self) -> Stats {
-        self.core
-            .counters
-            .read(self.core.entries.len(), self.core.index.len())
+        let core = &*self.core;
+        core.counters
+            .read(core.entries.len(), core.index.len(), core.flights.len())
     }
 }
 

@@ -28,6 +28,8 @@ pub struct Stats {
     pub entries: usize,
     /// Tags that an entry carries now.
     pub tags: usize,
+    /// Keys that are being loaded now.
+    pub loading: usize,
 }
 
 #[derive(Debug, Default)]
@@ -44,7 +46,7 @@ pub(super) struct Counters {
 }
 
 impl Counters {
-    pub(super) fn read(&self, entries: usize, tags: usize) -> Stats {
+    pub(super) fn read(&self, entries: usize, tags: usize, loading: usize) -> Stats {
         Stats {
             hits: self.hits.get(),
             misses: self.misses.get(),
@@ -57,6 +59,7 @@ impl Counters {
             load_errors: self.load_errors.get(),
             entries,
             tags,
+            loading,
         }
     }
 }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use pgevict::cache::{Lookup, NearCache, Stored};
+use pgevict::config::Config;
 use pgevict::event::Event;
 use pgevict::sink::{Origin, Reset};
 use tokio::sync::Barrier;
@@ -155,4 +156,19 @@ async fn flush_and_reset_void_every_token_issued_before() {
         cache.store(&k, Some(1), &[], &cache.token().unwrap()),
         Stored::Kept
     );
+}
+
+/// C05: a warm-up that began before the feed stood misses what was written in between, and no event tells.
+#[tokio::test]
+async fn a_load_from_before_the_first_cursor_is_not_kept() {
+    let world = World::unstarted(Config::default());
+    let cache = world.cache::<u32>();
+    let (database, barrier) = (Arc::new(AtomicU32::new(1)), Arc::new(Barrier::new(2)));
+    let warm_up = tokio::spawn(load_slowly(cache.clone(), database.clone(), barrier.clone()));
+    barrier.wait().await;
+    database.store(2, Ordering::SeqCst);
+    world.publish("200:200:");
+    barrier.wait().await;
+    assert_eq!(warm_up.await.unwrap(), Some(1));
+    assert!(cache.get(&key("product:1")).is_miss());
 }

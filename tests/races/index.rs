@@ -45,10 +45,10 @@ fn every_way_out_of_the_cache_takes_the_records_along() {
 
     // Evicted by key, tag, prefix, flush, reset; found expired.
     let touches: [&dyn Fn(); 5] = [
-        &|| (0..90).for_each(|n| drop(world.change(Event::default().key(key(&format!("k{n}")))))),
-        &|| drop(world.change(Event::default().tag(tag("common")))),
-        &|| drop(world.change(Event::default().prefix(prefix("own")))),
-        &|| drop(world.change(Event::flush())),
+        &|| (0..90).for_each(|n| world.change(Event::default().key(key(&format!("k{n}"))))),
+        &|| world.change(Event::default().tag(tag("common"))),
+        &|| world.change(Event::default().prefix(prefix("own"))),
+        &|| world.change(Event::flush()),
         &|| {
             world.reset(Reset::Pruned);
             world.publish("900:900:");

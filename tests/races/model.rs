@@ -78,7 +78,7 @@ fn step() -> impl Strategy<Value = Step> {
         3 => (0..KEYS).prop_map(Step::ReadReplica),
         1 => Just(Step::Replay),
         9 => any::<usize>().prop_map(|which| Step::Store { which }),
-        1 => Just(Step::Wait),
+        3 => Just(Step::Wait),
         1 => Just(Step::Reset),
         1 => Just(Step::Attach),
     ]
@@ -274,9 +274,9 @@ fn touches(touch: Touch, n: usize) -> bool {
     }
 }
 
-fn nth<'a>(items: impl ExactSizeIterator<Item = &'a u64>, which: usize) -> Option<u64> {
+fn nth<'a>(mut items: impl ExactSizeIterator<Item = &'a u64>, which: usize) -> Option<u64> {
     let count = items.len();
-    (count > 0).then(|| *items.skip(which % count).next().unwrap())
+    (count > 0).then(|| *items.nth(which % count).unwrap())
 }
 
 proptest! {

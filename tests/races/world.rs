@@ -6,34 +6,34 @@ use std::time::SystemTime;
 
 use pgevict::cache::clock::{Clock, Hands};
 use pgevict::cache::position::Position;
-use pgevict::cache::{CacheBuilder, FillToken, NearCache, Shared};
+use pgevict::cache::{CacheBuilder, NearCache, Shared};
 use pgevict::config::Config;
 use pgevict::event::{Announced, Event, Key, LoggedEvent, Prefix, Tag};
 use pgevict::sink::{Origin, Reset, Sinks};
 use pgevict::snapshot::{Snapshot, Xid};
 use uuid::Uuid;
 
-pub struct World {
-    pub position: Arc<Position>,
-    pub sinks: Arc<Sinks>,
-    pub shared: Arc<Shared>,
-    pub hands: Arc<Hands>,
+pub(crate) struct World {
+    pub(crate) position: Arc<Position>,
+    pub(crate) sinks: Arc<Sinks>,
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) hands: Arc<Hands>,
     next: AtomicU64,
 }
 
 impl World {
     /// A started instance whose feed stands at 100:100:.
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self::with(Config::default())
     }
 
-    pub fn with(config: Config) -> Self {
+    pub(crate) fn with(config: Config) -> Self {
         let world = Self::unstarted(config);
         world.publish("100:100:");
         world
     }
 
-    pub fn unstarted(config: Config) -> Self {
+    pub(crate) fn unstarted(config: Config) -> Self {
         let (clock, hands) = Clock::manual();
         let position = Arc::new(Position::with_clock(clock));
         let sinks = Arc::new(Sinks::default());
@@ -46,20 +46,20 @@ impl World {
         }
     }
 
-    pub fn cache<V: Clone + Send + Sync + 'static>(&self) -> NearCache<V> {
+    pub(crate) fn cache<V: Clone + Send + Sync + 'static>(&self) -> NearCache<V> {
         self.builder().build()
     }
 
-    pub fn builder<V: Clone + Send + Sync + 'static>(&self) -> CacheBuilder<V> {
+    pub(crate) fn builder<V: Clone + Send + Sync + 'static>(&self) -> CacheBuilder<V> {
         NearCache::builder(self.shared.clone())
     }
 
     /// Applies one event without publishing.
-    pub fn apply(&self, xid: u64, event: Event, origin: Origin) {
+    pub(crate) fn apply(&self, xid: u64, event: Event, origin: Origin) {
         self.apply_all(&[logged(xid, event)], origin);
     }
 
-    pub fn apply_all(&self, events: &[Arc<LoggedEvent>], origin: Origin) {
+    pub(crate) fn apply_all(&self, events: &[Arc<LoggedEvent>], origin: Origin) {
         self.sinks.with(|sinks| {
             if events.iter().any(|event| event.empties_everything()) {
                 self.position.void();
@@ -70,11 +70,11 @@ impl World {
         });
     }
 
-    pub fn publish(&self, cursor: &str) {
+    pub(crate) fn publish(&self, cursor: &str) {
         self.publish_snapshot(snapshot(cursor));
     }
 
-    pub fn publish_snapshot(&self, cursor: Arc<Snapshot>) {
+    pub(crate) fn publish_snapshot(&self, cursor: Arc<Snapshot>) {
         self.sinks.with(|sinks| {
             self.position.publish(cursor.clone(), self.position.now());
             for sink in sinks {
@@ -83,7 +83,7 @@ impl World {
         });
     }
 
-    pub fn reset(&self, cause: Reset) {
+    pub(crate) fn reset(&self, cause: Reset) {
         self.sinks.with(|sinks| {
             self.position.withdraw();
             for sink in sinks {
@@ -93,20 +93,15 @@ impl World {
     }
 
     /// One committed change that the feed has handled: applied and published.
-    pub fn change(&self, event: Event) -> u64 {
+    pub(crate) fn change(&self, event: Event) {
         let xid = self.next.fetch_add(1, Ordering::SeqCst);
         self.apply(xid, event, Origin::Feed);
         let head = xid + 1;
         self.publish(&format!("{head}:{head}:"));
-        xid
-    }
-
-    pub fn token(&self) -> FillToken {
-        self.position.token().expect("the world has a cursor")
     }
 }
 
-pub fn logged(xid: u64, event: Event) -> Arc<LoggedEvent> {
+pub(crate) fn logged(xid: u64, event: Event) -> Arc<LoggedEvent> {
     Arc::new(LoggedEvent {
         xid: Xid(xid),
         id: xid as i64,
@@ -118,24 +113,24 @@ pub fn logged(xid: u64, event: Event) -> Arc<LoggedEvent> {
     })
 }
 
-pub fn snapshot(text: &str) -> Arc<Snapshot> {
+pub(crate) fn snapshot(text: &str) -> Arc<Snapshot> {
     Arc::new(text.parse().unwrap())
 }
 
-pub fn key(text: &str) -> Key {
+pub(crate) fn key(text: &str) -> Key {
     Key::new(text).unwrap()
 }
 
-pub fn tag(text: &str) -> Tag {
+pub(crate) fn tag(text: &str) -> Tag {
     Tag::new(text).unwrap()
 }
 
-pub fn prefix(text: &str) -> Prefix {
+pub(crate) fn prefix(text: &str) -> Prefix {
     Prefix::new(text).unwrap()
 }
 
 /// The ways in which an event can touch the entry `product:1`, tagged `category:7`.
-pub fn every_touch() -> [(&'static str, Event); 5] {
+pub(crate) fn every_touch() -> [(&'static str, Event); 5] {
     [
         ("key", Event::default().key(key("product:1"))),
         ("tag", Event::default().tag(tag("category:7"))),
@@ -146,4 +141,4 @@ pub fn every_touch() -> [(&'static str, Event); 5] {
 }
 
 /// The loader's error in tests that expect none.
-pub type Never = std::convert::Infallible;
+pub(crate) type Never = std::convert::Infallible;
