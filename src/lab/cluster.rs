@@ -1,21 +1,19 @@
 //! A throwaway PostgreSQL cluster: one server over a temporary data directory.
 
-use std::fs::{self, File, OpenOptions, Permissions};
-use std::net::{Ipv4Addr, SocketAddr};
-use std::os::unix::fs::PermissionsExt;
+mod reach;
+
+use std::fs::{self, File, OpenOptions};
 use std::path::PathBuf;
 use std::process::{Child, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
-use tempfile::TempDir;
-use tokio_postgres::{Client, NoTls};
 
 use super::binaries::Binaries;
+use super::home::{self, Home, Medium};
 use super::options::{ClusterOptions, StopMode};
 use super::owner::Owner;
-use super::port::Port;
 use super::template::{self, SUPERUSER};
 use super::{keeper, processes};
 use crate::{Error, Result};
@@ -29,17 +27,17 @@ const LOOK: Duration = Duration::from_millis(5);
 ///
 /// It keeps its port while it lives, also over [`stop`](Self::stop) and [`kill`](Self::kill). Dropping it
 /// stops the server at once and removes its files; when the process dies without dropping it, the kernel
-/// interrupts the server and the files stay in the temporary directory.
+/// interrupts the server and the next cluster removes the files. They are in `/dev/shm` when there is room, and
+/// in the directory for temporary files when there is not, or when the cluster is durable.
 #[derive(Debug)]
 pub struct Cluster {
     options: ClusterOptions,
     binaries: Binaries,
     owner: Owner,
-    port: Port,
     /// `None` while the server is down.
     server: Mutex<Option<Child>>,
     /// Holds `data`, `socket` and `log`. The last field: it is removed after the server has stopped.
-    home: TempDir,
+    home: Home,
 }
 
 impl Cluster {
@@ -68,7 +66,7 @@ impl Cluster {
                 .await?
                 .batch_execute(&set)
                 .await
-                .map_err(database)?;
+                .map_err(reach::database)?;
         }
         Ok(cluster)
     }
@@ -81,21 +79,20 @@ impl Cluster {
         };
         let owner = Owner::choose()?;
         owner.must_reach(binaries.dir())?;
-        let shared = template::shared_dir()?;
+        let medium = if options.durable {
+            Medium::Disk
+        } else {
+            Medium::Fast
+        };
+        let shared = home::shared_dir(medium)?;
         owner.must_reach(&shared)?;
         let refused = |error| Error::refused("no directory for a cluster").because(error);
-        let home = tempfile::Builder::new()
-            .prefix("pgevict-")
-            .permissions(Permissions::from_mode(0o755))
-            .tempdir()
-            .map_err(refused)?;
         let cluster = Self {
-            port: Port::take(&shared)?,
+            home: Home::take(&shared)?,
             options,
             binaries,
             owner,
             server: Mutex::new(None),
-            home,
         };
         let socket = cluster.socket_dir();
         fs::create_dir(&socket).map_err(refused)?;
@@ -114,24 +111,22 @@ impl Cluster {
     /// # Errors
     /// As [`start`](Self::start).
     pub async fn start_again(&self) -> Result<()> {
-        if self.server().is_some() {
+        if self.is_running() {
             return Ok(());
         }
-        let mut child = keeper::spawn(self.server_command()?).await?;
+        let child = keeper::spawn(self.server_command()?).await?;
+        // Kept before the wait: who stops waiting still has a server that ends with the cluster.
+        *self.server() = Some(child);
         let deadline = Instant::now() + PATIENCE;
-        loop {
-            if let Ok(Some(status)) = child.try_wait() {
+        while self.connect().await.is_err() {
+            if !self.is_running() {
                 return Err(Error::refused(format!(
-                    "the server ended while starting ({status}): {}",
+                    "the server ended while starting: {}",
                     self.log_tail()
                 )));
             }
-            if self.connect().await.is_ok() {
-                *self.server() = Some(child);
-                return Ok(());
-            }
             if Instant::now() > deadline {
-                end(child);
+                self.end();
                 return Err(Error::timeout(format!(
                     "no answer within {PATIENCE:?}: {}",
                     self.log_tail()
@@ -139,6 +134,7 @@ impl Cluster {
             }
             tokio::time::sleep(LOOK).await;
         }
+        Ok(())
     }
 
     fn server_command(&self) -> Result<std::process::Command> {
@@ -155,10 +151,14 @@ impl Cluster {
         set("unix_socket_directories", &self.socket_dir().to_string_lossy());
         set("shared_buffers", "16MB");
         set("max_connections", "200");
+        // In the data directory, where it goes away with the rest even after a crash.
+        set("dynamic_shared_memory_type", "mmap");
         if !self.options.durable {
             set("fsync", "off");
             set("synchronous_commit", "off");
             set("full_page_writes", "off");
+            // The files may be in memory.
+            set("max_wal_size", "256MB");
         }
         for (name, value) in &self.options.settings {
             set(name, value);
@@ -177,18 +177,17 @@ impl Cluster {
     /// # Errors
     /// Timeout when it has not ended after 30 s; it is killed then.
     pub async fn stop(&self, mode: StopMode) -> Result<()> {
-        let Some(mut child) = self.server().take() else {
-            return Ok(());
-        };
         let signal = match mode {
             StopMode::Fast => Signal::INT,
             StopMode::Immediate => Signal::QUIT,
         };
-        let _ = kill_process(Pid::from_child(&child), signal);
+        if let Some(pid) = self.pid() {
+            let _ = kill_process(pid, signal);
+        }
         let deadline = Instant::now() + PATIENCE;
-        while let Ok(None) = child.try_wait() {
+        while self.is_running() {
             if Instant::now() > deadline {
-                end(child);
+                self.end();
                 return Err(Error::timeout(format!(
                     "not stopped within {PATIENCE:?}: {}",
                     self.log_tail()
@@ -214,12 +213,9 @@ impl Cluster {
     /// # Errors
     /// Timeout when a process is still there after 30 s.
     pub async fn kill(&self) -> Result<()> {
-        let Some(mut child) = self.server().take() else {
-            return Ok(());
-        };
-        let killed = processes::kill_all(Pid::from_child(&child));
+        let killed = self.pid().map(processes::kill_all).unwrap_or_default();
         let deadline = Instant::now() + PATIENCE;
-        while matches!(child.try_wait(), Ok(None)) || killed.iter().any(|&pid| processes::is_alive(pid)) {
+        while self.is_running() || killed.iter().any(|&pid| processes::is_alive(pid)) {
             if Instant::now() > deadline {
                 return Err(Error::timeout(format!(
                     "a killed process is still there after {PATIENCE:?}"
@@ -230,141 +226,14 @@ impl Cluster {
         Ok(())
     }
 
-    /// A new session of the superuser in the database `postgres`, over the Unix socket; a task drives it until
-    /// the client is dropped.
-    ///
-    /// # Errors
-    /// Unreachable when the server is down or refuses.
-    pub async fn connect(&self) -> Result<Client> {
-        self.connect_to("postgres").await
-    }
-
-    /// As [`connect`](Self::connect), in the database `name`.
-    ///
-    /// # Errors
-    /// Unreachable when the server is down, refuses or has no such database.
-    pub async fn connect_to(&self, name: &str) -> Result<Client> {
-        let connect = tokio_postgres::Config::new()
-            .host_path(self.socket_dir())
-            .port(self.port())
-            .user(SUPERUSER)
-            .dbname(name)
-            .connect(NoTls)
-            .await;
-        let (client, connection) = connect
-            .map_err(|error| Error::unreachable("the cluster does not accept a connection").because(error))?;
-        tokio::spawn(connection);
-        Ok(client)
-    }
-
-    /// Makes the database `name` and returns its [`url_for`](Self::url_for).
-    ///
-    /// # Errors
-    /// Unreachable when the server is down; else what the database answered.
-    pub async fn create_database(&self, name: &str) -> Result<String> {
-        let create = format!("CREATE DATABASE \"{}\"", name.replace('"', "\"\""));
-        self.connect()
-            .await?
-            .batch_execute(&create)
-            .await
-            .map_err(database)?;
-        Ok(self.url_for(name))
-    }
-
-    /// Runs `psql` in the database `postgres`, with neither start-up file nor caller's settings and stopping at
-    /// the first error, and returns what it printed.
-    ///
-    /// # Errors
-    /// Refused when it cannot be started or ends with an error; the message holds what it wrote.
-    pub async fn psql<I, S>(&self, args: I) -> Result<String>
-    where
-        I: IntoIterator<Item = S>,
-        S: AsRef<std::ffi::OsStr>,
-    {
-        let mut command = self.command("psql");
-        command.args(["--no-psqlrc", "--set=ON_ERROR_STOP=1"]).args(args);
-        let output = command.output().await;
-        let output = output.map_err(|error| Error::refused("psql does not start").because(error))?;
-        if !output.status.success() {
-            let wrote = String::from_utf8_lossy(&output.stderr);
-            return Err(Error::refused(format!(
-                "psql failed ({}): {}",
-                output.status,
-                wrote.trim()
-            )));
-        }
-        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
-    }
-
-    /// A client program of this PostgreSQL, like `pgbench` or `pg_dump`, pointed at this cluster's Unix socket
-    /// by its environment. It runs as the caller and is killed when its handle is dropped.
-    pub fn command(&self, program: &str) -> tokio::process::Command {
-        let mut command = tokio::process::Command::new(self.binaries.program(program));
-        for (name, _) in std::env::vars_os() {
-            if name.as_encoded_bytes().starts_with(b"PG") {
-                command.env_remove(name);
-            }
-        }
-        command
-            .env("PGHOST", self.socket_dir())
-            .env("PGPORT", self.port().to_string())
-            .env("PGUSER", SUPERUSER)
-            .env("PGDATABASE", "postgres")
-            .stdin(Stdio::null())
-            .kill_on_drop(true);
-        command
-    }
-
-    /// `postgresql://postgres@127.0.0.1:<port>/postgres`, with the password when there is one.
-    pub fn url(&self) -> String {
-        self.url_for("postgres")
-    }
-
-    /// As [`url`](Self::url), for another database.
-    pub fn url_for(&self, database: &str) -> String {
-        self.url_at(self.address(), database)
-    }
-
-    /// As [`url_for`](Self::url_for), through another address, such as a proxy's.
-    pub fn url_at(&self, address: SocketAddr, database: &str) -> String {
-        let password = self.options.password.as_deref();
-        let password = password
-            .map(|password| format!(":{}", escape(password)))
-            .unwrap_or_default();
-        format!(
-            "postgresql://{SUPERUSER}{password}@{address}/{}",
-            escape(database)
-        )
-    }
-
-    /// As [`url`](Self::url), over the Unix socket, which never asks for a password.
-    pub fn socket_url(&self) -> String {
-        let socket = self.socket_dir();
-        format!(
-            "postgresql://{SUPERUSER}@{}:{}/postgres",
-            escape(&socket.to_string_lossy()),
-            self.port()
-        )
-    }
-
-    /// The TCP address, the same for the whole life of the cluster.
-    pub fn address(&self) -> SocketAddr {
-        (Ipv4Addr::LOCALHOST, self.port()).into()
-    }
-
-    /// The TCP port.
-    pub fn port(&self) -> u16 {
-        self.port.number()
-    }
-
     /// The data directory; it belongs to the user the server runs as.
     pub fn data_dir(&self) -> PathBuf {
-        self.home.path().join("data")
+        self.home.dir().join("data")
     }
 
     /// The directory of the Unix socket.
     pub fn socket_dir(&self) -> PathBuf {
-        self.home.path().join("socket")
+        self.home.dir().join("socket")
     }
 
     /// The PostgreSQL this cluster runs on.
@@ -384,7 +253,7 @@ impl Cluster {
     }
 
     fn log_path(&self) -> PathBuf {
-        self.home.path().join("log")
+        self.home.dir().join("log")
     }
 
     fn log_tail(&self) -> String {
@@ -396,47 +265,48 @@ impl Cluster {
     fn server(&self) -> MutexGuard<'_, Option<Child>> {
         self.server.lock().unwrap_or_else(PoisonError::into_inner)
     }
+
+    fn pid(&self) -> Option<Pid> {
+        self.server().as_ref().map(Pid::from_child)
+    }
+
+    /// Forgets a server that has ended, whatever ended it.
+    fn is_running(&self) -> bool {
+        let mut server = self.server();
+        if server
+            .as_mut()
+            .is_some_and(|child| matches!(child.try_wait(), Ok(None)))
+        {
+            return true;
+        }
+        *server = None;
+        false
+    }
+
+    /// Stops the server for good, within moments; blocks for that long.
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "runs in Drop, where nothing can be awaited"
+    )]
+    fn end(&self) {
+        let Some(pid) = self.pid() else { return };
+        let _ = kill_process(pid, Signal::QUIT);
+        let deadline = Instant::now() + Duration::from_secs(5);
+        while self.is_running() {
+            if Instant::now() > deadline {
+                processes::kill_all(pid);
+                if let Some(mut child) = self.server().take() {
+                    let _ = child.wait();
+                }
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(2));
+        }
+    }
 }
 
 impl Drop for Cluster {
     fn drop(&mut self) {
-        if let Some(child) = self.server().take() {
-            end(child);
-        }
+        self.end();
     }
-}
-
-/// Stops a server for good, within moments; blocks for that long.
-#[expect(
-    clippy::disallowed_methods,
-    reason = "runs in Drop, where nothing can be awaited"
-)]
-fn end(mut child: Child) {
-    let pid = Pid::from_child(&child);
-    let _ = kill_process(pid, Signal::QUIT);
-    let deadline = Instant::now() + Duration::from_secs(5);
-    while let Ok(None) = child.try_wait() {
-        if Instant::now() > deadline {
-            processes::kill_all(pid);
-            let _ = child.wait();
-            return;
-        }
-        std::thread::sleep(Duration::from_millis(2));
-    }
-}
-
-fn database(error: tokio_postgres::Error) -> Error {
-    Error::database("the cluster refused a statement").because(error)
-}
-
-/// Escapes all but letters, digits and `_`, `.`, `-` for a place in a URL.
-fn escape(text: &str) -> String {
-    let mut escaped = String::new();
-    for byte in text.bytes() {
-        match byte {
-            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'_' | b'.' | b'-' => escaped.push(byte.into()),
-            _ => escaped.push_str(&format!("%{byte:02X}")),
-        }
-    }
-    escaped
 }

@@ -5,14 +5,17 @@
 //! start and disappears when dropped; a [`Relay`] stands between a client and a cluster and freezes, cuts,
 //! delays or refuses.
 //!
+//! Files go to `/dev/shm` when it has 4 GiB to spare, else to the directory for temporary files, or to
+//! `PGEVICT_LAB_DIR`: there, `pgevict-lab-<uid>/` keeps one `initdb` template per version and the clusters that run.
+//!
 //! Nothing here belongs into a service: durability is switched off, every local user may connect.
 
 mod binaries;
 mod cluster;
+mod home;
 mod keeper;
 mod options;
 mod owner;
-mod port;
 mod processes;
 mod relay;
 mod template;

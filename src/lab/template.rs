@@ -5,7 +5,7 @@
 
 use std::fs::{self, File, Permissions};
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -15,27 +15,6 @@ use crate::{Error, Result};
 
 /// The superuser of every cluster.
 pub(super) const SUPERUSER: &str = "postgres";
-
-/// The directory all labs of this user share: templates and port locks.
-pub(super) fn shared_dir() -> Result<PathBuf> {
-    let uid = rustix::process::geteuid().as_raw();
-    let dir = std::env::temp_dir().join(format!("pgevict-lab-{uid}"));
-    let refused = |error| Error::refused(format!("{} cannot be made", dir.display())).because(error);
-    match fs::create_dir(&dir) {
-        Ok(()) => fs::set_permissions(&dir, Permissions::from_mode(0o755)).map_err(refused)?,
-        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
-        Err(error) => return Err(refused(error)),
-    }
-    // The name can be guessed: a stranger must not have made it, nor have put a link there.
-    let metadata = fs::symlink_metadata(&dir).map_err(refused)?;
-    if !metadata.is_dir() || metadata.uid() != uid {
-        return Err(Error::refused(format!(
-            "{} belongs to somebody else",
-            dir.display()
-        )));
-    }
-    Ok(dir)
-}
 
 /// Makes `target`, an initialised data directory of `owner`, from the template.
 pub(super) fn copy(shared: &Path, binaries: &Binaries, owner: &Owner, target: &Path) -> Result<()> {
