@@ -5,6 +5,8 @@ pub mod cache;
 pub mod config;
 pub mod error;
 pub mod event;
+#[cfg(feature = "lab")]
+pub mod lab;
 pub mod sink;
 pub mod snapshot;
 pub mod store;

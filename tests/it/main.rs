@@ -1,0 +1,3 @@
+//! Integration tests: a module per subject, on real clusters.
+
+mod lab;
