@@ -51,6 +51,7 @@ const FUNCTIONS: &[&str] = files![
     "functions/note_deletion.sql",
     "functions/note_truncation.sql",
     "functions/drop_foreign.sql",
+    "functions/keep_first.sql",
     "functions/template.sql",
     "functions/template_head.sql",
     "functions/heads.sql",
@@ -63,7 +64,7 @@ const FUNCTIONS: &[&str] = files![
     "functions/watch.sql",
     "functions/unwatch.sql",
     "functions/watch_status.sql",
-    "triggers/event.sql",
+    "triggers/guards.sql",
     "roles.sql",
 ];
 
