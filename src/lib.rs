@@ -9,5 +9,6 @@ pub mod event;
 pub mod lab;
 pub mod sink;
 pub mod snapshot;
+pub mod store;
 
 pub use error::{Error, Result};

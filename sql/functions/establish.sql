@@ -54,11 +54,9 @@ begin
     delete from pgevict.event;
     delete from pgevict.heartbeat;
   end if;
-  insert into pgevict.epoch as e (epoch, system_identifier, database, event_table)
-  values (establish.epoch, here_system, here_database, here_event)
-  on conflict on constraint epoch_pkey do update
-    set epoch = excluded.epoch, system_identifier = excluded.system_identifier, database = excluded.database,
-      event_table = excluded.event_table;
+  delete from pgevict.epoch;
+  insert into pgevict.epoch (epoch, system_identifier, database, event_table)
+  values (establish.epoch, here_system, here_database, here_event);
   update pgevict.meta
   set epoch = establish.epoch, system_identifier = here_system, database = here_database, event_table = here_event
   where one;

@@ -6,18 +6,21 @@
 create or replace function pgevict.template(
   template text, schema_name text, table_name text, out n bigint, out literal text, out field text
 ) returns setof record
-language sql immutable
+language plpgsql immutable
 set search_path = pg_catalog, pg_temp
 as $$
-  select p.n,
-    case
-      when p.part[1] = '{schema}' then pgevict.escape(schema_name)
-      when p.part[1] = '{table}' then pgevict.escape(table_name)
-      when p.part[2] is null and p.part[1] not in ('{', '}') then p.part[1]
-    end,
-    case
-      when p.part[1] in ('{', '}') then p.part[1]
-      when p.part[1] not in ('{schema}', '{table}') then p.part[2]
-    end
-  from regexp_matches(template collate "C", '([{]([^{}]+)[}]|[^{}]+|[{}])', 'g') with ordinality p (part, n)
+begin
+  return query
+    select p.n,
+      case
+        when p.part[1] = '{schema}' then pgevict.escape(schema_name)
+        when p.part[1] = '{table}' then pgevict.escape(table_name)
+        when p.part[2] is null and p.part[1] not in ('{', '}') then p.part[1]
+      end,
+      case
+        when p.part[1] in ('{', '}') then p.part[1]
+        when p.part[1] not in ('{schema}', '{table}') then p.part[2]
+      end
+    from regexp_matches(template collate "C", '([{]([^{}]+)[}]|[^{}]+|[{}])', 'g') with ordinality p (part, n);
+end
 $$;

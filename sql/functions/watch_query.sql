@@ -12,15 +12,16 @@
 -- key every row counts. Old and new versions are numbered apart but in the same order, so that both versions of up to
 -- 1,000 rows land in one event.
 --
--- Values are compared as printed by their output functions: json has no equality, and an operator of the user's must
--- not run with the owner's rights. Nothing is ever cast to jsonb, which cannot hold U+0000. Names are quoted by %I, texts
+-- Values are the same when their bytes are, or else when their output functions print the same: json has no equality, and
+-- an operator of the user's must not run with the owner's rights. Bytes first, so that a large value that did not change
+-- is not printed. Nothing is ever cast to jsonb, which cannot hold U+0000. Names are quoted by %I, texts
 -- by %L. Writes nothing.
 create or replace function pgevict.watch_query(definition jsonb, target oid, op text) returns text
 language plpgsql stable
 set search_path = pg_catalog, pg_temp
 as $$
 declare
-  effective text;
+  same text;
   identity text;
   fields text;
   keys text;
@@ -82,11 +83,14 @@ begin
   prefixes := coalesce(nullif(prefixes, ''), '''{}''::text[]');
 
   if op = 'UPDATE' then
-    select 'row(' || string_agg('r.' || quote_ident(a.attname), ', ' order by a.attnum) || ')::text' into effective
+    select string_agg(
+      format('(row(o.%1$I)::record *= row(n.%1$I)::record or row(o.%1$I)::text = row(n.%1$I)::text collate "C")', a.attname),
+      ' and ' order by a.attnum)
+    into same
     from pg_attribute a
     where a.attrelid = target and a.attnum > 0 and not a.attisdropped and a.attgenerated <> 'v'
       and (definition -> 'columns' = 'null' or definition -> 'attributes' ? a.attname);
-    select 'row(' || string_agg('r.' || quote_ident(a.attname), ', ' order by a.attnum) || ')::text' into identity
+    select 'row(' || string_agg(format('%%1$s.%I', a.attname), ', ' order by a.attnum) || ')::text collate "C"' into identity
     from pg_index i
       join pg_attribute a on a.attrelid = i.indrelid and a.attnum = any (i.indkey)
     where i.indrelid = target and i.indisprimary;
@@ -102,15 +106,13 @@ begin
     versions := format('changed as (%s)', versions);
   else
     versions := format(
-      'old_rows as (select 0 as side, %1$s collate "C" as id, %2$s collate "C" as print, %3$s from pgevict_old r),
-       new_rows as (select 1 as side, %1$s collate "C" as id, %2$s collate "C" as print, %3$s from pgevict_new r),
+      'same as (
+         select %1$s as id from pgevict_old o join pgevict_new n on %1$s = %2$s where %3$s),
        changed as (
-         select * from old_rows o
-         where not exists (select from new_rows n where n.id = o.id and n.print = o.print)
+         select 0 as side, %4$s as id, %5$s from pgevict_old r where not exists (select from same where same.id = %4$s)
          union all
-         select * from new_rows n
-         where not exists (select from old_rows o where o.id = n.id and o.print = n.print))',
-      identity, effective, coalesce(fields, '1'));
+         select 1, %4$s, %5$s from pgevict_new r where not exists (select from same where same.id = %4$s))',
+      format(identity, 'o'), format(identity, 'n'), coalesce(same, 'true'), format(identity, 'r'), coalesce(fields, '1'));
   end if;
 
   return format(

@@ -1,0 +1,29 @@
+-- What guards our tables, whoever writes to them: ALWAYS, since session_replication_role = replica must not switch it off.
+--
+-- Only what is missing is made: making a trigger again would lock the table, and with it every writer of events, each
+-- time the functions are applied. A trigger that has to change changes in a migration.
+do $do$
+declare
+  wanted constant text[] := array[
+    ['event', 'drop_foreign', 'before insert', '',
+     'for each row when (new.xid is distinct from pg_catalog.pg_current_xact_id())'],
+    ['event', 'note_deletion', 'after delete', 'referencing old table as pgevict_gone', 'for each statement'],
+    ['event', 'note_truncation', 'before truncate', '', 'for each statement'],
+    ['heartbeat', 'drop_foreign', 'before insert', '', 'for each row when (new.beat_at < transaction_timestamp())'],
+    ['watch', 'drop_foreign', 'before insert', '', 'for each row when (new.installed_at < transaction_timestamp())'],
+    ['meta', 'keep_first', 'before insert', '', 'for each row'],
+    ['epoch', 'keep_first', 'before insert', '', 'for each row']];
+  on_table text;
+  name text;
+begin
+  for n in 1 .. array_length(wanted, 1) loop
+    on_table := pg_catalog.format('pgevict.%I', wanted[n][1]);
+    name := wanted[n][2];
+    continue when exists (
+      select from pg_catalog.pg_trigger where tgrelid = on_table::pg_catalog.regclass and tgname = name);
+    execute pg_catalog.format('create trigger %I %s on %s %s %s execute function pgevict.%I()',
+      name, wanted[n][3], on_table, wanted[n][4], wanted[n][5], name);
+    execute pg_catalog.format('alter table %s enable always trigger %I', on_table, name);
+  end loop;
+end
+$do$;
