@@ -6,8 +6,6 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use crate::sink::Reset;
-
 /// Why a session was lost, or why an instance is degraded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
@@ -148,8 +146,8 @@ impl Meters {
         self.rest().fetch_lost = cause;
     }
 
-    pub(crate) fn reset(&self, cause: Reset) {
-        *self.rest().resets.entry(cause.as_str()).or_default() += 1;
+    pub(crate) fn reset(&self, cause: &'static str) {
+        *self.rest().resets.entry(cause).or_default() += 1;
     }
 
     pub(crate) fn caught_up(&self, events: u64, took: Duration) {

@@ -394,7 +394,7 @@ impl Feed {
     /// All that is held is void: start at the head again.
     fn reset(&mut self, cause: Reset) {
         tracing::warn!(cause = cause.as_str(), "reset: everything held so far is dropped");
-        self.shared.meters.reset(cause);
+        self.shared.meters.reset(cause.as_str());
         self.cursor = None;
         self.known = None;
         self.beats.acknowledged = None;

@@ -9,6 +9,7 @@ mod instance;
 mod key_text;
 mod lab;
 mod migrate;
+mod readme;
 mod snapshot;
 mod watch;
 mod watch_install;
