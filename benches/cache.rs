@@ -5,6 +5,7 @@
 //! systems hold the same 10,000 keys and the same `Arc<str>` values, and are asked for the same keys in the
 //! same random order; every get is a hit. `PGEVICT_BENCH_ROUND_MS` (default 400) is the length of one of the
 //! five rounds, of which the median counts.
+#![allow(clippy::disallowed_methods, reason = "plain threads, no runtime")]
 
 use std::hint::black_box;
 use std::sync::Arc;
