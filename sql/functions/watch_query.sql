@@ -23,6 +23,8 @@ as $$
 declare
   same text;
   identity text;
+  identity_o text;
+  identity_n text;
   fields text;
   keys text;
   tags text;
@@ -90,7 +92,10 @@ begin
     from pg_attribute a
     where a.attrelid = target and a.attnum > 0 and not a.attisdropped and a.attgenerated <> 'v'
       and (definition -> 'columns' = 'null' or definition -> 'attributes' ? a.attname);
-    select 'row(' || string_agg(format('%%1$s.%I', a.attname), ', ' order by a.attnum) || ')::text collate "C"' into identity
+    select 'row(' || string_agg('o.' || quote_ident(a.attname), ', ' order by a.attnum) || ')::text collate "C"',
+      'row(' || string_agg('n.' || quote_ident(a.attname), ', ' order by a.attnum) || ')::text collate "C"',
+      'row(' || string_agg('r.' || quote_ident(a.attname), ', ' order by a.attnum) || ')::text collate "C"'
+    into identity_o, identity_n, identity
     from pg_index i
       join pg_attribute a on a.attrelid = i.indrelid and a.attnum = any (i.indkey)
     where i.indrelid = target and i.indisprimary;
@@ -112,7 +117,7 @@ begin
          select 0 as side, %4$s as id, %5$s from pgevict_old r where not exists (select from same where same.id = %4$s)
          union all
          select 1, %4$s, %5$s from pgevict_new r where not exists (select from same where same.id = %4$s))',
-      format(identity, 'o'), format(identity, 'n'), coalesce(same, 'true'), format(identity, 'r'), coalesce(fields, '1'));
+      identity_o, identity_n, coalesce(same, 'true'), identity, coalesce(fields, '1'));
   end if;
 
   return format(

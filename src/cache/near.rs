@@ -22,6 +22,7 @@ use super::builder::CacheBuilder;
 use super::flight::Flights;
 use super::index::{EntryId, TagIndex};
 use super::lookup::{Freshness, Lookup};
+use super::position::Position;
 use super::prefix::ByLength;
 use super::shared::Shared;
 use super::stats::{Counters, Stats};
@@ -95,6 +96,8 @@ impl<V> Lifecycle<Key, Arc<Entry<V>>> for Collect {
 #[derive(Debug)]
 pub(super) struct Core<V> {
     pub(super) shared: Arc<Shared>,
+    /// The shared one, one step nearer to the hit.
+    position: Arc<Position>,
     entries: Entries<V>,
     index: TagIndex,
     next_id: AtomicU64,
@@ -133,6 +136,7 @@ impl<V: Clone + Send + Sync + 'static> NearCache<V> {
             flights: Flights::default(),
             counters: Counters::default(),
             settings,
+            position: shared.position.clone(),
             shared,
         });
         core.shared
@@ -202,7 +206,7 @@ impl<V: Clone + Send + Sync + 'static> Core<V> {
         let Some(entry) = self.entries.get(key) else {
             return Lookup::Miss;
         };
-        let position = &self.shared.position;
+        let position = &*self.position;
         let now = position.now();
         if entry.generation != position.generation() || now.boot >= entry.expires {
             self.evict_if(key, |held| held.id == entry.id);

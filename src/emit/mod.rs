@@ -53,6 +53,7 @@ pub(crate) async fn emit(
         tracing::debug!(kind = event.kind(), "pgevict is disabled: nothing is emitted");
         return Ok(Emitted(None));
     }
+    event.check()?;
     let xid = store::emit::emit(client, &event, Some(source)).await?;
     Ok(Emitted(Some(Arc::new(LoggedEvent {
         xid,

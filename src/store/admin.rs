@@ -62,6 +62,7 @@ impl Admin {
     /// # Errors
     /// Invalid when the event is refused, refused without the right to emit.
     pub async fn emit(&mut self, event: &Event) -> Result<Xid> {
+        event.check()?;
         emit::emit(self.client(), event, None).await
     }
 

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use pgevict::Listening;
 use pgevict::lab::{ClusterOptions, Relay, StopMode};
 
 use crate::support::World;
@@ -27,7 +28,12 @@ async fn outage_of(mode: StopMode) {
     let burnt = cpu_time() - cpu;
     let tried = relay.attempts() - attempts;
     world.cluster.start_again().await.unwrap();
-    app.until_proved(Duration::from_secs(5)).await;
+    // LISTEN, and the fetch session: what is committed before it rebases is told by the reset.
+    app.until(
+        |status| status.listening == Listening::Proved && status.degraded.is_none(),
+        Duration::from_secs(5),
+    )
+    .await;
 
     // Two sessions: LISTEN and fetch, each at most 20 in 20 s; growing pauses make fewer in less time.
     assert!(tried >= 4, "it goes on trying: {tried} attempts");

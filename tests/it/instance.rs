@@ -451,3 +451,75 @@ async fn a_catch_up_of_many_pages_is_complete_and_measured() {
     assert!(took < Duration::from_secs(5), "{took:?}");
     app.pgevict.shutdown().await;
 }
+
+#[tokio::test]
+async fn a1_the_envelope_is_the_same_from_sql_and_from_rust() {
+    let world = World::with_kv().await;
+    let mut app = App::start(&world, "server-1", |_| ()).await;
+    let changes = serde_json::json!({"max_retries": {"old": 3, "new": 5}});
+    let kinds = [
+        "queue.created",
+        "queue.updated",
+        "queue.deleted",
+        "partition.created",
+        "partition.deleted",
+        "consumer_group.created",
+        "consumer_group.updated",
+    ];
+    for kind in kinds {
+        let entity = kind.split('.').next().unwrap();
+        let mut event = Event::new(kind).key(plain("k")).changes(changes.clone());
+        event.entity_type = Some(entity.to_owned());
+        event.entity_id = Some("user-tasks".to_owned());
+        drop(app.pgevict.emit(&world.admin, event).await.unwrap());
+        world
+            .run(&format!(
+                "select pgevict.emit(array['k'], type => '{kind}', entity_type => '{entity}', entity_id => 'user-tasks', \
+                 changes => '{changes}', source => 'server-1')"
+            ))
+            .await;
+    }
+    let deliveries = app.deliveries().await;
+    assert_eq!(deliveries.len(), 2 * kinds.len());
+    for (pair, kind) in deliveries.chunks(2).zip(kinds) {
+        let [pgevict::Delivery::Event(rust), pgevict::Delivery::Event(sql)] = pair else {
+            panic!("{pair:?}");
+        };
+        assert_eq!(rust.event, sql.event);
+        assert_eq!(rust.kind(), Some(kind));
+        assert_eq!(rust.source.as_deref(), Some("server-1"));
+        assert_eq!(rust.version, pgevict::event::ENVELOPE_VERSION);
+        assert_eq!(rust.changes.as_ref(), Some(&changes));
+        let age = rust.created_at.elapsed().unwrap_or_default();
+        assert!(age < Duration::from_secs(60), "{age:?}");
+        assert_ne!(rust.uuid, sql.uuid);
+    }
+    app.pgevict.shutdown().await;
+}
+
+#[tokio::test]
+async fn a8_events_cause_no_events() {
+    let world = World::with_kv().await;
+    let mut app = App::start(&world, "a", |_| ()).await;
+    let tables = world
+        .admin
+        .query("select oid::regclass::text from pg_class where relnamespace = 'pgevict'::regnamespace and relkind = 'r'", &[])
+        .await
+        .unwrap();
+    assert!(tables.len() >= 4);
+    for row in tables {
+        let table: String = row.get(0);
+        let (state, told) = crate::support::refusal(
+            &world.admin,
+            &format!("select pgevict.watch('{table}', 'x:{{one}}')"),
+        )
+        .await;
+        assert_eq!(&state[..2], "22", "{table}: {told}");
+        assert!(told.contains("pgevict"), "{told}");
+    }
+    // Heartbeats, fetches and an applied event write no event.
+    world.set("k", "v2").await;
+    assert_eq!(app.keys().await, ["k"]);
+    assert_eq!(world.text("select count(*) from pgevict.event").await, "1");
+    app.pgevict.shutdown().await;
+}

@@ -4,6 +4,7 @@
 mod support;
 
 mod address;
+mod cli;
 mod emit;
 mod instance;
 mod key_text;

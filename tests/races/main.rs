@@ -1,5 +1,6 @@
 //! Races between filling and invalidating the near cache, each with its story. No database: the tests play the
 //! feed.
+#![allow(clippy::disallowed_methods, reason = "plain threads, no runtime")]
 
 mod echo;
 mod fill;
