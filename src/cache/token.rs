@@ -23,10 +23,13 @@ impl FillToken {
         Self { snapshot, generation }
     }
 
-    /// The same token for a value that was read at exactly this snapshot, whatever the server it was read from.
+    /// The same token for a value that was read at exactly this snapshot.
     ///
-    /// For reads that may be older than the token: on a replica, in a transaction that was already open. The
-    /// snapshot must have been taken by the statement that reads, or before it.
+    /// For reads that may be older than the token, such as in a transaction that was already open. The snapshot
+    /// must have been taken by the statement that reads, or before it.
+    ///
+    /// Never `pg_current_snapshot()` of a standby: it lists nobody as in progress, and so claims to have seen
+    /// what it has not. Of a snapshot taken there only the ids below its `xmin` count as seen.
     #[must_use]
     pub fn read_at(mut self, snapshot: Arc<Snapshot>) -> Self {
         self.snapshot = snapshot;

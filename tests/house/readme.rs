@@ -1,6 +1,6 @@
 //! The README shows what exists.
 
-use crate::source::{read, root};
+use crate::source::{read, root, rust_files};
 
 /// The blocks of this language, in order.
 fn blocks(text: &str, language: &str) -> Vec<String> {
@@ -93,4 +93,29 @@ fn commands() -> Vec<String> {
         .filter(|name| name.starts_with(|char: char| char.is_ascii_uppercase()))
         .map(str::to_lowercase)
         .collect()
+}
+
+#[test]
+fn every_test_that_a_proof_names_exists() {
+    let mut all = String::new();
+    for folder in ["src", "tests"] {
+        for path in rust_files(&root().join(folder)) {
+            all += &std::fs::read_to_string(path).unwrap();
+        }
+    }
+    let page = read("ARCHITECTURE.md");
+    let shown = page
+        .split("*Shown by.*")
+        .skip(1)
+        .filter_map(|rest| rest.split("\n\n").next());
+    let names: Vec<_> = shown
+        .flat_map(|list| list.split('`').skip(1).step_by(2))
+        .collect();
+    assert!(names.len() > 10, "{names:?}");
+    for name in names {
+        assert!(
+            all.contains(&format!("fn {name}(")),
+            "ARCHITECTURE.md names the test {name}, which does not exist"
+        );
+    }
 }

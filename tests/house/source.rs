@@ -36,11 +36,17 @@ pub(crate) fn read(path: &str) -> String {
     fs::read_to_string(root().join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
 }
 
+/// The Rust files below a folder, in order.
+pub(crate) fn rust_files(folder: &Path) -> Vec<PathBuf> {
+    let mut paths = Vec::new();
+    walk(folder, &mut paths);
+    paths.sort();
+    paths
+}
+
 /// Every file below `src/` that is no test, in order.
 pub(crate) fn sources() -> Vec<Source> {
-    let mut paths = Vec::new();
-    walk(&root().join("src"), &mut paths);
-    paths.sort();
+    let paths = rust_files(&root().join("src"));
     let mut sources: Vec<_> = paths.iter().map(|path| Source::read(path)).collect();
     let tests: Vec<Vec<String>> = sources.iter().flat_map(Source::test_files).collect();
     sources.retain(|source| !tests.iter().any(|test| source.module.starts_with(test)));
