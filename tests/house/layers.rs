@@ -40,20 +40,6 @@ fn uses(source: &Source, files: &Files) -> BTreeMap<String, usize> {
     for named in source.named() {
         add(&named.path, named.line);
     }
-    // The command is a crate of its own and names the library.
-    if room_of(&source.path) == Some("cli") {
-        let library = Source::of(
-            source.path.clone(),
-            Vec::new(),
-            source
-                .code
-                .replace("crate::", "binary::")
-                .replace("pgevict::", "crate::"),
-        );
-        for named in library.named().into_iter().filter(|named| named.absolute) {
-            add(&named.path, named.line);
-        }
-    }
     used
 }
 
