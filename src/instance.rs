@@ -71,7 +71,7 @@ impl Pgevict {
 
     /// Follows the events from now on, as they are applied.
     pub fn subscribe(&self) -> Subscription {
-        let (sink, subscription) = stream();
+        let (sink, subscription) = stream(self.0.stop.clone());
         self.0.sinks.attach(|| Arc::new(sink));
         subscription
     }

@@ -254,7 +254,12 @@ impl Feed {
         }
         let mut left_over = self.cursor.as_ref().is_some_and(|cursor| cursor.page().is_some());
         let mut tally = Tally::default();
-        while self.page(session, fetch, &mut tally).await? == Page::More || std::mem::take(&mut left_over) {}
+        while self.page(session, fetch, &mut tally).await? == Page::More || std::mem::take(&mut left_over) {
+            // A long catch-up is no sign of death.
+            if Instant::now() >= self.beat_due {
+                self.beat(session).await?;
+            }
+        }
         if self.beats.acknowledged.is_none() {
             self.beat(session).await?;
         }

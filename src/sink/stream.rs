@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 
 use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
 
 use crate::event::LoggedEvent;
 use crate::sink::{Origin, Reset, Sink};
@@ -25,6 +26,7 @@ pub enum Delivery {
 pub struct Subscription {
     queue: mpsc::Receiver<Delivery>,
     gap: Arc<Gap>,
+    stop: CancellationToken,
 }
 
 /// What did not fit into the queue: 0 nothing, else a reset is owed.
@@ -62,7 +64,12 @@ impl Subscription {
         {
             return Some(Delivery::Reset(cause));
         }
-        self.queue.recv().await
+        tokio::select! {
+            biased;
+            delivery = self.queue.recv() => delivery,
+            // What was queued has been handed out by now.
+            () = self.stop.cancelled() => None,
+        }
     }
 }
 
@@ -72,15 +79,20 @@ pub(crate) struct Stream {
     gap: Arc<Gap>,
 }
 
-/// Both ends.
-pub(crate) fn stream() -> (Stream, Subscription) {
+/// Both ends; `stop`: the instance has stopped.
+pub(crate) fn stream(stop: CancellationToken) -> (Stream, Subscription) {
     let (sender, receiver) = mpsc::channel(QUEUE);
     let gap = Arc::new(Gap::default());
     let stream = Stream {
         queue: sender,
         gap: gap.clone(),
     };
-    (stream, Subscription { queue: receiver, gap })
+    let subscription = Subscription {
+        queue: receiver,
+        gap,
+        stop,
+    };
+    (stream, subscription)
 }
 
 impl Sink for Stream {
@@ -134,7 +146,8 @@ mod tests {
 
     #[tokio::test]
     async fn a_slow_follower_gets_one_reset_after_what_was_queued_and_then_goes_on() {
-        let (stream, mut subscription) = stream();
+        let stop = CancellationToken::new();
+        let (stream, mut subscription) = stream(stop.clone());
         let events: Vec<_> = (0..QUEUE as i64 + 50).map(event).collect();
         stream.apply(&events, Origin::Feed);
         for expected in 0..QUEUE as i64 {
@@ -149,6 +162,8 @@ mod tests {
         ));
         stream.apply(&[event(-1)], Origin::Feed);
         assert!(matches!(subscription.next().await, Some(Delivery::Event(event)) if event.id == -1));
+        stop.cancel();
+        assert!(subscription.next().await.is_none());
         drop(subscription);
         assert!(!stream.is_live());
     }
