@@ -1,0 +1,157 @@
+//! An instance in front of a server that misbehaves, and of people who change things under it.
+
+use std::time::{Duration, Instant};
+
+use pgevict::lab::{ClusterOptions, Relay};
+use pgevict::{Cause, Delivery, Listening, Pgevict, Reset, Status};
+use tokio::time::{sleep, timeout};
+
+use crate::support::World;
+use crate::support::app::{App, PATIENCE, config, set};
+
+impl World {
+    async fn sessions(&self, purpose: &str) -> usize {
+        let sql = format!(
+            "select count(*) from pg_stat_activity where application_name like 'pgevict/{purpose}/%'"
+        );
+        self.text(&sql).await.parse().unwrap()
+    }
+
+    async fn until_no_session(&self) {
+        let gone = timeout(PATIENCE, async {
+            while self.sessions("%").await > 0 {
+                sleep(Duration::from_millis(20)).await;
+            }
+        });
+        gone.await.unwrap();
+    }
+
+    /// An ordinary role that may do what an instance does, and its address.
+    async fn instance_role(&self, address: std::net::SocketAddr) -> String {
+        self.run("create role app login; grant pgevict_instance to app; grant all on kv to app")
+            .await;
+        format!("postgresql://app@{address}/postgres")
+    }
+}
+
+fn is_well(status: &Status) -> bool {
+    status.listening == Listening::Proved && status.degraded.is_none()
+}
+
+#[tokio::test]
+async fn uninstalled_under_an_instance_and_installed_again() {
+    let mut world = World::with_kv().await;
+    let relay = Relay::before(&world.cluster).await.unwrap();
+    let mut app = App::start_behind(&world, &relay, "a", |_| ()).await;
+    app.until_proved(PATIENCE).await;
+    assert_eq!(app.get("k").await.as_deref(), Some("v1"));
+    let limit = Duration::from_secs(10);
+    pgevict::store::migrate::uninstall(&mut world.admin, limit)
+        .await
+        .unwrap();
+    app.until(|status| status.degraded == Some(Cause::Refused), PATIENCE)
+        .await;
+    let attempts = relay.attempts();
+    sleep(Duration::from_secs(6)).await;
+    let tried = relay.attempts() - attempts;
+    assert!((1..=10).contains(&tried), "{tried} attempts in 6 s");
+    assert_eq!(app.held("k"), None, "cannot be proved fresh");
+    pgevict::store::migrate::migrate(&mut world.admin).await.unwrap();
+    app.until(is_well, PATIENCE).await;
+    world.set("k", "v2").await;
+    app.event_for("k", PATIENCE).await;
+    assert_eq!(app.pgevict.status().resets.get("identity"), Some(&1));
+    assert_eq!(app.get("k").await.as_deref(), Some("v2"));
+    // Within one poll as well.
+    pgevict::store::migrate::uninstall(&mut world.admin, limit)
+        .await
+        .unwrap();
+    pgevict::store::migrate::migrate(&mut world.admin).await.unwrap();
+    world.set("k", "v3").await;
+    app.until(is_well, PATIENCE).await;
+    app.pgevict.sync(PATIENCE).await.unwrap();
+    assert_eq!(app.get("k").await.as_deref(), Some("v3"));
+    app.pgevict.shutdown().await;
+}
+
+#[tokio::test]
+async fn odd_settings_of_the_role_do_no_harm() {
+    let world = World::with_kv().await;
+    let url = world.instance_role(world.cluster.address()).await;
+    for setting in [
+        "default_transaction_isolation = 'serializable'",
+        "default_transaction_read_only = on",
+        "statement_timeout = '20ms'",
+        "lock_timeout = '1ms'",
+        "idle_session_timeout = '1s'",
+        "idle_in_transaction_session_timeout = '1s'",
+        "search_path = 'nowhere'",
+        "jit = on",
+        "jit_above_cost = 0",
+        "row_security = off",
+        "client_encoding = 'LATIN1'",
+        "datestyle = 'German, DMY'",
+        "intervalstyle = 'sql_standard'",
+        "bytea_output = 'escape'",
+        "timezone = 'Asia/Kathmandu'",
+        "standard_conforming_strings = off",
+        "synchronous_commit = remote_apply",
+        "default_transaction_deferrable = on",
+    ] {
+        world.run(&format!("alter role app set {setting}")).await;
+    }
+    let mut app = App::start_at(&world, &url, "a", |_| ()).await;
+    app.until_proved(PATIENCE).await;
+    sleep(Duration::from_secs(3)).await;
+    let status = app.pgevict.status();
+    assert_eq!(
+        (status.reconnects_total(), status.degraded),
+        (0, None),
+        "{status:?}"
+    );
+    world.set("k\u{e9}", "v2").await;
+    app.event_for("k\u{e9}", Duration::from_secs(1)).await;
+    let isolation = "select count(*) from pg_stat_activity where application_name like 'pgevict/%'";
+    assert_eq!(world.text(isolation).await, "2");
+    app.pgevict.shutdown().await;
+}
+
+/// All sessions freeze at once: nothing is closed, nothing answers.
+#[tokio::test]
+async fn a_frozen_network_is_never_served_from_silently_and_is_left_again() {
+    let world = World::with_kv().await;
+    let relay = Relay::before(&world.cluster).await.unwrap();
+    let staleness = Duration::from_secs(2);
+    let mut app = App::start_behind(&world, &relay, "a", |config| config.max_staleness = staleness).await;
+    app.until_proved(PATIENCE).await;
+    assert_eq!(app.get("k").await.as_deref(), Some("v1"));
+    relay.freeze();
+    let frozen = Instant::now();
+    world.set("k", "v2").await;
+    let attempts = relay.attempts();
+    while frozen.elapsed() < Duration::from_secs(12) {
+        let asked = frozen.elapsed();
+        if app.held("k").is_some() {
+            assert!(asked <= staleness, "served {asked:?} after the freeze");
+        }
+        sleep(Duration::from_millis(50)).await;
+    }
+    assert!(
+        relay.attempts() - attempts <= 12,
+        "{}",
+        relay.attempts() - attempts
+    );
+    relay.thaw();
+    app.event_for("k", PATIENCE).await;
+    app.until(is_well, PATIENCE).await;
+    assert_eq!(app.get("k").await.as_deref(), Some("v2"));
+    relay.freeze();
+    sleep(Duration::from_millis(100)).await;
+    let stopping = Instant::now();
+    app.pgevict.shutdown().await;
+    assert!(
+        stopping.elapsed() < Duration::from_secs(3),
+        "{:?}",
+        stopping.elapsed()
+    );
+}
