@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 use tokio_postgres::tls::NoTlsStream;
 use tokio_postgres::{Client, Connection, NoTls, Socket};
-use tokio_util::sync::CancellationToken;
+use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::config::{Address, SessionConfig};
 use crate::error::{Error, Result};
@@ -78,6 +78,8 @@ const FORCED_FOR_FETCH: &str = "
 const OLDEST_SERVER: i32 = 150_000;
 /// Deadline of an administrative statement: installing waits for locks on user tables.
 const ADMIN_TIMEOUT: Duration = Duration::from_secs(120);
+/// Time for the driver of a dropped session to say goodbye to the server.
+const FAREWELL: Duration = Duration::from_secs(1);
 /// First server version that is not tested.
 const UNTESTED_SERVER: i32 = 190_000;
 
@@ -104,10 +106,18 @@ impl Connector {
     pub(crate) async fn open(&self, purpose: Purpose) -> Result<Session> {
         let (client, driver) = self.connect(purpose).await?;
         let mut session = Session::new(client, self.settings.statement_timeout);
-        let ended = session.ended.clone();
+        let (ended, gone) = (session.ended.clone(), session.gone.clone());
         tokio::spawn(async move {
-            // Why it ended reaches the caller through the client's next statement.
-            drop(driver.await);
+            let abandoned = async {
+                gone.cancelled().await;
+                sleep(FAREWELL).await;
+            };
+            tokio::select! {
+                // Why it ended reaches the caller through the client's next statement.
+                done = driver => drop(done),
+                // The driver alone would wait for the answer to a statement that was given up, if need be for ever.
+                () = abandoned => {}
+            }
             ended.cancel();
         });
         if purpose == Purpose::Admin {
@@ -191,14 +201,20 @@ pub(crate) struct Session {
     client: Client,
     statement_timeout: Duration,
     ended: CancellationToken,
+    /// Cancelled when the session is dropped.
+    gone: CancellationToken,
+    _gone: DropGuard,
 }
 
 impl Session {
     pub(crate) fn new(client: Client, statement_timeout: Duration) -> Self {
+        let gone = CancellationToken::new();
         Self {
             client,
             statement_timeout,
             ended: CancellationToken::new(),
+            _gone: gone.clone().drop_guard(),
+            gone,
         }
     }
 

@@ -34,6 +34,58 @@ impl World {
     }
 }
 
+/// A server that answers nothing more on a session: the session is given up, and its socket with it.
+#[tokio::test]
+async fn a_session_that_hangs_is_given_up_with_its_socket() {
+    let world = World::with_kv().await;
+    let mut app = App::start(&world, "a", |config| {
+        config.session.statement_timeout = Duration::from_millis(500)
+    })
+    .await;
+    app.until_proved(PATIENCE).await;
+    let port = world.cluster.port();
+    assert_eq!(sockets_to(port), 2);
+    let pids = world
+        .text(
+            "select string_agg(pid::text, ' ') from pg_stat_activity where application_name like 'pgevict/%'",
+        )
+        .await;
+    let signal = |name: &str| {
+        let done = std::process::Command::new("kill")
+            .arg(name)
+            .args(pids.split(' '))
+            .status();
+        assert!(done.unwrap().success());
+    };
+    signal("-STOP");
+    app.until(|status| status.reconnects_total() >= 1, PATIENCE).await;
+    app.until_proved(PATIENCE).await;
+    set(&world.admin, "k", "v2").await;
+    app.event_for("k", PATIENCE).await;
+    let two = timeout(PATIENCE, async {
+        while sockets_to(port) != 2 {
+            sleep(Duration::from_millis(50)).await;
+        }
+    });
+    let two = two.await;
+    signal("-CONT");
+    assert!(two.is_ok(), "{} sockets", sockets_to(port));
+    app.pgevict.shutdown().await;
+}
+
+/// Established connections to this port of 127.0.0.1, the client's ends.
+fn sockets_to(port: u16) -> usize {
+    let table = std::fs::read_to_string("/proc/self/net/tcp").unwrap();
+    let ours = format!("0100007F:{port:04X}");
+    table
+        .lines()
+        .filter(|line| {
+            let fields: Vec<_> = line.split_whitespace().collect();
+            fields[2] == ours && fields[3] == "01"
+        })
+        .count()
+}
+
 fn is_well(status: &Status) -> bool {
     status.listening == Listening::Proved && status.degraded.is_none()
 }
