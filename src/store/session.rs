@@ -64,8 +64,13 @@ const FORCED: &str = "
   set tcp_user_timeout = 20000;
 ";
 
-/// A session of ours resolves no name of the user's; an administrator's finds tables as in psql.
-const FORCED_FOR_OURS: &str = "set search_path = pg_catalog, pg_temp;";
+/// A session of ours resolves no name of the user's; an administrator's finds tables as in psql. What it writes
+/// (heartbeats, an epoch) is void after a crash or failover anyway, so no commit of it waits for a standby: such a wait
+/// ends with no deadline and no closed socket, and every reconnect would leave one more backend behind.
+const FORCED_FOR_OURS: &str = "
+  set search_path = pg_catalog, pg_temp;
+  set synchronous_commit = local;
+";
 
 /// The fetch reads by index whatever the statistics say, and is planned once.
 const FORCED_FOR_FETCH: &str = "

@@ -34,6 +34,29 @@ impl World {
     }
 }
 
+/// A commit that waits for a standby holds its backend, whatever the client does: ours must not wait.
+#[tokio::test]
+async fn a_synchronous_standby_that_is_away_costs_no_sessions() {
+    let world = World::with(ClusterOptions::new().setting("synchronous_commit", "on")).await;
+    world.make_kv().await;
+    let app = App::start(&world, "a", |config| {
+        config.feed.heartbeat = Duration::from_millis(500);
+        config.session.statement_timeout = Duration::from_millis(500);
+    })
+    .await;
+    app.until_proved(PATIENCE).await;
+    world
+        .run("alter system set synchronous_standby_names = 'nobody'")
+        .await;
+    world.run("select pg_reload_conf()").await;
+    sleep(Duration::from_secs(5)).await;
+    assert_eq!(world.sessions("fetch").await, 1);
+    assert_eq!(app.pgevict.status().degraded, None);
+    world.run("alter system reset synchronous_standby_names").await;
+    world.run("select pg_reload_conf()").await;
+    app.pgevict.shutdown().await;
+}
+
 /// A server that answers nothing more on a session: the session is given up, and its socket with it.
 #[tokio::test]
 async fn a_session_that_hangs_is_given_up_with_its_socket() {
