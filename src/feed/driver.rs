@@ -53,6 +53,8 @@ pub(crate) struct Feed {
     shared: Shared,
     cursor: Option<Cursor>,
     known: Option<Known>,
+    /// A reset that the sinks have not been told of: they are once the cursor stands at the head.
+    owed: Option<Reset>,
     beats: Beats,
     beat_due: Instant,
     missed: MissedWakes,
@@ -95,6 +97,7 @@ impl Feed {
             shared,
             cursor: None,
             known: None,
+            owed: None,
             beats: Beats::default(),
             beat_due: now,
             missed: MissedWakes::default(),
@@ -338,10 +341,19 @@ impl Feed {
     }
 
     /// Applies a page and, when it was the last one, publishes the cursor: one step for whoever attaches a sink.
-    fn apply(&self, events: Vec<LoggedEvent>, complete: Option<Moment>) {
+    ///
+    /// A reset is told here, by the fetch that found the head: what is told of it reads the database then, and
+    /// must be brought everything that it cannot have read.
+    fn apply(&mut self, events: Vec<LoggedEvent>, complete: Option<Moment>) {
         let position = &self.shared.position;
         let events: Vec<_> = events.into_iter().map(Arc::new).collect();
+        let owed = self.owed.take();
         self.shared.sinks.with(|sinks| {
+            if let Some(cause) = owed {
+                for sink in sinks {
+                    sink.reset(cause);
+                }
+            }
             if !events.is_empty() {
                 if events.iter().any(|event| event.empties_everything()) {
                     position.void();
@@ -396,7 +408,7 @@ impl Feed {
         self.shared.sync.complete(request);
     }
 
-    /// All that is held is void: start at the head again.
+    /// All that is held is void from now on: start at the head again, and tell the sinks then.
     fn reset(&mut self, cause: Reset) {
         tracing::warn!(cause = cause.as_str(), "reset: everything held so far is dropped");
         self.shared.meters.reset(cause.as_str());
@@ -404,12 +416,8 @@ impl Feed {
         self.known = None;
         self.beats.acknowledged = None;
         self.beat_due = Instant::now();
-        self.shared.sinks.with(|sinks| {
-            self.shared.position.withdraw();
-            for sink in sinks {
-                sink.reset(cause);
-            }
-        });
+        self.owed.get_or_insert(cause);
+        self.shared.sinks.with(|_| self.shared.position.withdraw());
     }
 }
 

@@ -109,6 +109,27 @@ fn sockets_to(port: u16) -> usize {
         .count()
 }
 
+/// Whoever is told to start anew reads the database then: what is committed after that must reach him.
+#[tokio::test]
+async fn what_is_committed_after_a_reset_was_told_is_delivered() {
+    let world = World::with_kv().await;
+    let relay = Relay::before(&world.cluster).await.unwrap();
+    let mut app = App::start_behind(&world, &relay, "a", |_| ()).await;
+    app.until_proved(PATIENCE).await;
+    world.until_heartbeats(1).await;
+    relay.delay(Duration::from_millis(150));
+    world.run("update pgevict.heartbeat set sequence = 0").await;
+    loop {
+        if let Some(Delivery::Reset(cause)) = timeout(PATIENCE, app.events.next()).await.unwrap() {
+            assert_eq!(cause, Reset::Heartbeat);
+            break;
+        }
+    }
+    world.set("k", "v2").await;
+    app.event_for("k", Duration::from_secs(5)).await;
+    app.pgevict.shutdown().await;
+}
+
 fn is_well(status: &Status) -> bool {
     status.listening == Listening::Proved && status.degraded.is_none()
 }
