@@ -263,7 +263,9 @@ impl Feed {
                 self.beat(session).await?;
             }
         }
-        if self.beats.acknowledged.is_none() {
+        // Here, not only in `wait`: a session that can read but not write has not worked, and its end must not be
+        // followed by the shortest pause.
+        if self.beats.acknowledged.is_none() || Instant::now() >= self.beat_due {
             self.beat(session).await?;
         }
         Ok(())

@@ -130,6 +130,32 @@ async fn what_is_committed_after_a_reset_was_told_is_delivered() {
     app.pgevict.shutdown().await;
 }
 
+/// A full disk, say: what is read works, what is written does not.
+#[tokio::test]
+async fn a_heartbeat_that_fails_makes_no_storm() {
+    let world = World::with_kv().await;
+    let relay = Relay::before(&world.cluster).await.unwrap();
+    let url = world.instance_role(relay.address()).await;
+    let app = App::start_at(&world, &url, "a", |config| {
+        config.feed.heartbeat = Duration::from_millis(200)
+    })
+    .await;
+    app.until_proved(PATIENCE).await;
+    let attempts = relay.attempts();
+    world
+        .run("revoke execute on function pgevict.beat_heart from pgevict_reader")
+        .await;
+    sleep(Duration::from_secs(6)).await;
+    let tried = relay.attempts() - attempts;
+    assert!((2..=12).contains(&tried), "{tried} attempts in 6 s");
+    assert_eq!(app.pgevict.status().degraded, Some(Cause::Refused));
+    world
+        .run("grant execute on function pgevict.beat_heart to pgevict_reader")
+        .await;
+    app.until(|status| status.degraded.is_none(), PATIENCE).await;
+    app.pgevict.shutdown().await;
+}
+
 fn is_well(status: &Status) -> bool {
     status.listening == Listening::Proved && status.degraded.is_none()
 }
