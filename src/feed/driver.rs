@@ -414,6 +414,10 @@ impl Feed {
     fn reset(&mut self, cause: Reset) {
         tracing::warn!(cause = cause.as_str(), "reset: everything held so far is dropped");
         self.shared.meters.reset(cause.as_str());
+        if cause == Reset::Heartbeat {
+            // Whatever wrote our row may have put it ahead of us for ever.
+            self.process = Uuid::new_v4();
+        }
         self.cursor = None;
         self.known = None;
         self.beats.acknowledged = None;

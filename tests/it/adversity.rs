@@ -156,6 +156,27 @@ async fn a_heartbeat_that_fails_makes_no_storm() {
     app.pgevict.shutdown().await;
 }
 
+/// Every reader may send heartbeats, and sees whose there are.
+#[tokio::test]
+async fn a_forged_heartbeat_resets_once() {
+    let world = World::with_kv().await;
+    let app = App::start(&world, "a", |_| ()).await;
+    app.until_proved(PATIENCE).await;
+    world.until_heartbeats(1).await;
+    world
+        .run("select pgevict.beat_heart(instance_id, process, 9223372036854775807, cursor) from pgevict.heartbeat")
+        .await;
+    app.until(|status| status.resets.get("heartbeat") == Some(&1), PATIENCE)
+        .await;
+    for _ in 0..10 {
+        app.pgevict.sync(PATIENCE).await.unwrap();
+    }
+    assert_eq!(app.pgevict.status().resets.get("heartbeat"), Some(&1));
+    assert_eq!(app.get("k").await.as_deref(), Some("v1"));
+    assert_eq!(app.held("k").as_deref(), Some("v1"));
+    app.pgevict.shutdown().await;
+}
+
 fn is_well(status: &Status) -> bool {
     status.listening == Listening::Proved && status.degraded.is_none()
 }
