@@ -14,6 +14,7 @@ use crate::event::{Announced, Event, Key, LoggedEvent, Prefix, Tag};
 use crate::snapshot::{Cursor, Snapshot, Xid};
 use crate::store::epoch::Identity;
 use crate::store::failure::failure;
+use crate::store::migrate::schema_version;
 use crate::store::session::Session;
 
 /// Parameters: base xmax, base in-progress, target xmax or null, target in-progress, after xid, after id,
@@ -24,7 +25,7 @@ select pg_current_snapshot() as snapshot, meta.pruned, epoch.epoch,
        epoch.system_identifier is not distinct from control.system_identifier
          and epoch.database is not distinct from this.oid
          and epoch.event_table is not distinct from to_regclass('pgevict.event')::oid as same_log,
-       heartbeat.sequence as heartbeat, clock_timestamp() as clock,
+       heartbeat.sequence as heartbeat, clock_timestamp() as clock, meta.least_reader,
        null::xid8 as xid, null::int8 as id, null::uuid as uuid, null::int2 as version,
        null::"char" as announced, null::bool as flush, null::text[] as keys, null::text[] as tags,
        null::text[] as prefixes, null::text as type, null::text as entity_type, null::text as entity_id,
@@ -35,7 +36,7 @@ select pg_current_snapshot() as snapshot, meta.pruned, epoch.epoch,
   left join pgevict.epoch on epoch.one
   left join pgevict.heartbeat on heartbeat.instance_id = $8 and heartbeat.process = $9
 union all
-select null, null, null, null, null, null, null, null, null, page.*
+select null, null, null, null, null, null, null, null, null, null, page.*
   from (
     (select xid, id, uuid, version, announced, flush, keys, tags, prefixes,
             type, entity_type, entity_id, changes, source, created_at
@@ -78,8 +79,8 @@ const FETCH_TYPES: [Type; 9] = [
 pub(crate) struct Proof {
     /// Snapshot of the statement.
     pub(crate) snapshot: Snapshot,
-    /// Every event that this sees may be gone. `None`: the meta row is missing.
-    pub(crate) pruned: Option<Snapshot>,
+    /// Every event that this sees may be gone.
+    pub(crate) pruned: Snapshot,
     /// `None`: the server lost what it kept in memory.
     pub(crate) epoch: Option<Uuid>,
     /// Which log this really is.
@@ -177,13 +178,31 @@ fn decode(rows: Vec<Row>) -> Result<Fetched> {
     let mut events = Vec::with_capacity(rows.len());
     for row in rows {
         match row.try_get::<_, Option<Snapshot>>(0).map_err(unreadable)? {
-            Some(snapshot) => proof = Some(decode_proof(&row, snapshot).map_err(unreadable)?),
+            Some(snapshot) => {
+                may_be_read(row.try_get(9).map_err(unreadable)?)?;
+                proof = Some(decode_proof(&row, snapshot).map_err(unreadable)?);
+            }
             None => events.push(decode_event(&row).map_err(unreadable)?),
         }
     }
     events.sort_by_key(|event| (event.xid, event.id));
     let proof = proof.ok_or_else(|| Error::database("fetching events: the proof row is missing"))?;
     Ok(Fetched { proof, events })
+}
+
+/// Refuses a log that says nothing of what has been pruned, or that only a newer pgevict understands.
+fn may_be_read(least_reader: Option<i32>) -> Result<()> {
+    match least_reader {
+        None => Err(Error::refused(
+            "pgevict.meta is empty: uninstall pgevict and migrate again",
+        )),
+        Some(least) if least > schema_version() => Err(Error::refused(format!(
+            "the database needs a pgevict that knows schema version {least} at least, and this one knows {}: use a \
+             newer pgevict",
+            schema_version()
+        ))),
+        Some(_) => Ok(()),
+    }
 }
 
 fn decode_proof(row: &Row, snapshot: Snapshot) -> Result<Proof, tokio_postgres::Error> {
@@ -205,27 +224,27 @@ fn decode_proof(row: &Row, snapshot: Snapshot) -> Result<Proof, tokio_postgres::
 fn decode_event(row: &Row) -> Result<LoggedEvent, tokio_postgres::Error> {
     let texts = |column| row.try_get::<_, Vec<&str>>(column);
     Ok(LoggedEvent {
-        xid: row.try_get(9)?,
-        id: row.try_get(10)?,
-        uuid: row.try_get(11)?,
-        version: row.try_get(12)?,
-        announced: Announced::from_code(row.try_get(13)?),
-        created_at: row.try_get(23)?,
+        xid: row.try_get(10)?,
+        id: row.try_get(11)?,
+        uuid: row.try_get(12)?,
+        version: row.try_get(13)?,
+        announced: Announced::from_code(row.try_get(14)?),
+        created_at: row.try_get(24)?,
         event: Event {
-            flush: row.try_get(14)?,
-            keys: texts(15)?.into_iter().map(Key::stored).collect(),
-            tags: texts(16)?.into_iter().map(Tag::stored).collect(),
-            prefixes: texts(17)?.into_iter().map(Prefix::stored).collect(),
-            kind: row.try_get(18)?,
-            entity_type: row.try_get(19)?,
-            entity_id: row.try_get(20)?,
+            flush: row.try_get(15)?,
+            keys: texts(16)?.into_iter().map(Key::stored).collect(),
+            tags: texts(17)?.into_iter().map(Tag::stored).collect(),
+            prefixes: texts(18)?.into_iter().map(Prefix::stored).collect(),
+            kind: row.try_get(19)?,
+            entity_type: row.try_get(20)?,
+            entity_id: row.try_get(21)?,
             // JSON that this side cannot represent (depth, numbers) makes nothing stale: it is left out.
             changes: row
-                .try_get::<_, Option<Json<serde_json::Value>>>(21)
+                .try_get::<_, Option<Json<serde_json::Value>>>(22)
                 .ok()
                 .flatten()
                 .map(|json| json.0),
-            source: row.try_get(22)?,
+            source: row.try_get(23)?,
         },
     })
 }

@@ -187,6 +187,11 @@ pub async fn uninstall(client: &mut Client, lock_limit: Duration) -> Result<Unin
     })
 }
 
+/// Version of the tables that this binary knows.
+pub(crate) fn schema_version() -> i32 {
+    script::schema_version()
+}
+
 const FIND: &str = "select 1 from pg_catalog.pg_class c join pg_catalog.pg_namespace n on n.oid = c.relnamespace \
      where n.nspname = 'pgevict' and c.relname = 'meta'";
 

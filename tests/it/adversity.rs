@@ -177,6 +177,52 @@ async fn a_forged_heartbeat_resets_once() {
     app.pgevict.shutdown().await;
 }
 
+#[tokio::test]
+async fn without_the_row_of_meta_nothing_is_proved() {
+    let world = World::with_kv().await;
+    let app = App::start(&world, "a", |_| ()).await;
+    app.until_proved(PATIENCE).await;
+    world
+        .run("create table kept as select * from pgevict.meta; delete from pgevict.meta")
+        .await;
+    app.until(|status| status.degraded == Some(Cause::Refused), PATIENCE)
+        .await;
+    sleep(Duration::from_secs(1)).await;
+    let status = app.pgevict.status();
+    assert!(status.resets.values().sum::<u64>() <= 1, "{status:?}");
+    let error = Pgevict::builder(config(&world.cluster.url(), "b"))
+        .start()
+        .await
+        .err()
+        .unwrap();
+    assert!(
+        error.is_refused() && error.to_string().contains("meta"),
+        "{error}"
+    );
+    world.run("insert into pgevict.meta select * from kept").await;
+    app.until(|status| status.degraded.is_none(), PATIENCE).await;
+    app.pgevict.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_schema_that_needs_a_newer_reader_is_refused() {
+    let world = World::with_kv().await;
+    let app = App::start(&world, "a", |_| ()).await;
+    app.until_proved(PATIENCE).await;
+    world.run("update pgevict.meta set least_reader = 99").await;
+    app.until(|status| status.degraded == Some(Cause::Refused), PATIENCE)
+        .await;
+    let error = Pgevict::builder(config(&world.cluster.url(), "b"))
+        .start()
+        .await
+        .err()
+        .unwrap();
+    assert!(error.is_refused() && error.to_string().contains("99"), "{error}");
+    world.run("update pgevict.meta set least_reader = 1").await;
+    app.until(|status| status.degraded.is_none(), PATIENCE).await;
+    app.pgevict.shutdown().await;
+}
+
 fn is_well(status: &Status) -> bool {
     status.listening == Listening::Proved && status.degraded.is_none()
 }
