@@ -222,7 +222,6 @@ fn decode_proof(row: &Row, snapshot: Snapshot) -> Result<Proof, tokio_postgres::
 }
 
 fn decode_event(row: &Row) -> Result<LoggedEvent, tokio_postgres::Error> {
-    let texts = |column| row.try_get::<_, Vec<&str>>(column);
     Ok(LoggedEvent {
         xid: row.try_get(10)?,
         id: row.try_get(11)?,
@@ -230,21 +229,31 @@ fn decode_event(row: &Row) -> Result<LoggedEvent, tokio_postgres::Error> {
         version: row.try_get(13)?,
         announced: Announced::from_code(row.try_get(14)?),
         created_at: row.try_get(24)?,
-        event: Event {
-            flush: row.try_get(15)?,
-            keys: texts(16)?.into_iter().map(Key::stored).collect(),
-            tags: texts(17)?.into_iter().map(Tag::stored).collect(),
-            prefixes: texts(18)?.into_iter().map(Prefix::stored).collect(),
-            kind: row.try_get(19)?,
-            entity_type: row.try_get(20)?,
-            entity_id: row.try_get(21)?,
-            // JSON that this side cannot represent (depth, numbers) makes nothing stale: it is left out.
-            changes: row
-                .try_get::<_, Option<Json<serde_json::Value>>>(22)
-                .ok()
-                .flatten()
-                .map(|json| json.0),
-            source: row.try_get(23)?,
-        },
+        event: decode_content(row).unwrap_or_else(|error| {
+            // Texts that are no UTF-8, from a SQL_ASCII database: who knows what they make stale. To fail here would
+            // be to fail at every try.
+            tracing::warn!(%error, "an event cannot be read and is applied as a flush");
+            Event::flush()
+        }),
+    })
+}
+
+fn decode_content(row: &Row) -> Result<Event, tokio_postgres::Error> {
+    let texts = |column| row.try_get::<_, Vec<&str>>(column);
+    Ok(Event {
+        flush: row.try_get(15)?,
+        keys: texts(16)?.into_iter().map(Key::stored).collect(),
+        tags: texts(17)?.into_iter().map(Tag::stored).collect(),
+        prefixes: texts(18)?.into_iter().map(Prefix::stored).collect(),
+        kind: row.try_get(19)?,
+        entity_type: row.try_get(20)?,
+        entity_id: row.try_get(21)?,
+        // JSON that this side cannot represent (depth, numbers) makes nothing stale: it is left out.
+        changes: row
+            .try_get::<_, Option<Json<serde_json::Value>>>(22)
+            .ok()
+            .flatten()
+            .map(|json| json.0),
+        source: row.try_get(23)?,
     })
 }

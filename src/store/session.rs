@@ -72,11 +72,14 @@ const FORCED_FOR_OURS: &str = "
   set synchronous_commit = local;
 ";
 
-/// The fetch reads by index whatever the statistics say, and is planned once.
+/// The fetch reads by index whatever the statistics say, and is planned once. In a SQL_ASCII database the server would
+/// refuse to send a text that is no UTF-8, and with it every event behind it: judging the bytes is left to us.
 const FORCED_FOR_FETCH: &str = "
   set plan_cache_mode = force_generic_plan;
   set enable_seqscan = off;
   set enable_bitmapscan = off;
+  select pg_catalog.set_config('client_encoding', 'SQL_ASCII', false)
+   where pg_catalog.current_setting('server_encoding') = 'SQL_ASCII';
 ";
 
 /// Oldest server that is served: since 15 every NOTIFY signals at its commit.

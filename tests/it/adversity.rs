@@ -228,6 +228,33 @@ fn is_well(status: &Status) -> bool {
 }
 
 #[tokio::test]
+async fn an_event_that_cannot_be_read_is_applied_as_a_flush() {
+    let world = World::start().await;
+    world
+        .run("create database ascii encoding 'SQL_ASCII' template template0 lc_collate 'C' lc_ctype 'C'")
+        .await;
+    let mut db = world.cluster.connect_to("ascii").await.unwrap();
+    pgevict::store::migrate::migrate(&mut db).await.unwrap();
+    let pgevict = Pgevict::builder(config(&world.cluster.url_for("ascii"), "a"))
+        .start()
+        .await
+        .unwrap();
+    let mut events = pgevict.subscribe();
+    db.batch_execute(r"select pgevict.emit(array[E'caf\xe9'], type => 'x.y')")
+        .await
+        .unwrap();
+    let delivery = timeout(Duration::from_secs(5), events.next())
+        .await
+        .unwrap_or_else(|_| panic!("{:?}", pgevict.status()));
+    assert!(
+        matches!(&delivery, Some(Delivery::Event(event)) if event.empties_everything()),
+        "{delivery:?}"
+    );
+    pgevict.sync(PATIENCE).await.unwrap();
+    pgevict.shutdown().await;
+}
+
+#[tokio::test]
 async fn uninstalled_under_an_instance_and_installed_again() {
     let mut world = World::with_kv().await;
     let relay = Relay::before(&world.cluster).await.unwrap();
