@@ -223,6 +223,29 @@ async fn a_schema_that_needs_a_newer_reader_is_refused() {
     app.pgevict.shutdown().await;
 }
 
+#[tokio::test]
+async fn a_missing_password_is_told_at_once() {
+    let world = World::with(ClusterOptions::new().password("secret")).await;
+    let url = format!("postgresql://postgres@{}/postgres", world.cluster.address());
+    let error = timeout(
+        Duration::from_secs(5),
+        Pgevict::builder(config(&url, "a")).start(),
+    )
+    .await
+    .expect("at once")
+    .err()
+    .unwrap();
+    assert!(
+        error.is_refused() && error.to_string().contains("password"),
+        "{error}"
+    );
+
+    let mut settings = config("postgresql://postgres@127.0.0.1:1/postgres", "a");
+    settings.feed.sync_timeout = Duration::from_millis(500);
+    let error = Pgevict::builder(settings).start().await.err().unwrap();
+    assert!(error.to_string().contains("refused"), "says why: {error}");
+}
+
 fn is_well(status: &Status) -> bool {
     status.listening == Listening::Proved && status.degraded.is_none()
 }
