@@ -15,6 +15,21 @@ pub(crate) struct Identity {
     pub(crate) event_table: u32,
 }
 
+/// System identifier of the server, and oid of the database, that a session leads to.
+pub(crate) async fn database_of(session: &Session) -> Result<(i64, u32)> {
+    let row = session
+        .bounded(
+            "asking where the session leads",
+            session.client().query_typed_one(
+                "select control.system_identifier, this.oid \
+                 from pg_control_system() control, pg_database this where this.datname = current_database()",
+                &[],
+            ),
+        )
+        .await?;
+    Ok((row.get(0), row.get(1)))
+}
+
 /// Makes sure that an epoch of this identity stands, and returns it. Whoever finds none writes one; one wins.
 pub(crate) async fn establish(session: &Session) -> Result<Uuid> {
     let row = session

@@ -246,6 +246,39 @@ async fn a_missing_password_is_told_at_once() {
     assert!(error.to_string().contains("refused"), "says why: {error}");
 }
 
+/// A commit that waits for a standby with a notification in it holds the NOTIFY lock of the whole server.
+#[tokio::test]
+async fn a_congested_notify_lock_does_not_keep_an_instance_from_starting() {
+    let options = ClusterOptions::new()
+        .setting("synchronous_commit", "on")
+        .setting("max_wal_senders", "2");
+    let world = World::with(options).await;
+    world.make_kv().await;
+    world
+        .run("alter system set synchronous_standby_names = 'nobody'")
+        .await;
+    world.run("select pg_reload_conf()").await;
+    let holder = world.cluster.connect().await.unwrap();
+    let held = tokio::spawn(async move {
+        let sql = "begin; insert into kv values ('x', 'x'); select pg_notify('other', ''); commit";
+        drop(holder.batch_execute(sql).await);
+    });
+    let waits = "select count(*) from pg_stat_activity where wait_event = 'SyncRep'";
+    while world.text(waits).await != "1" {
+        sleep(Duration::from_millis(10)).await;
+    }
+    let app = timeout(Duration::from_secs(10), App::start(&world, "a", |_| ()))
+        .await
+        .expect("started");
+    let status = app.pgevict.status();
+    assert_eq!(status.degraded, Some(Cause::Congested), "{status:?}");
+    world.run("alter system reset synchronous_standby_names").await;
+    world.run("select pg_reload_conf()").await;
+    app.until(is_well, PATIENCE).await;
+    held.await.unwrap();
+    app.pgevict.shutdown().await;
+}
+
 fn is_well(status: &Status) -> bool {
     status.listening == Listening::Proved && status.degraded.is_none()
 }
@@ -393,4 +426,48 @@ async fn a_frozen_network_is_never_served_from_silently_and_is_left_again() {
         "{:?}",
         stopping.elapsed()
     );
+}
+
+/// Two addresses that lead to two databases are told from a link that is dead.
+#[tokio::test]
+async fn an_unheard_probe_is_told_by_its_cause() {
+    let world = World::with_kv().await;
+    let other = world.cluster.create_database("other").await.unwrap();
+    let mut db = world.cluster.connect_to("other").await.unwrap();
+    pgevict::store::migrate::migrate(&mut db).await.unwrap();
+    let listen = world.cluster.url();
+    let app = App::start_at(&world, &other, "a", |config| {
+        config.listen_url = pgevict::Config::from_url(&listen).unwrap().url;
+    })
+    .await;
+    app.until(
+        |status| status.listening == Listening::Lost(Cause::TwoServers),
+        PATIENCE,
+    )
+    .await;
+    app.pgevict.shutdown().await;
+
+    // The link freezes when the first probe is on its way: another try follows soon.
+    let (relay, other) = (
+        Relay::before(&world.cluster).await.unwrap(),
+        Relay::before(&world.cluster).await.unwrap(),
+    );
+    other.hold_matching(b"pg_notify", Duration::from_secs(60));
+    let listen = relay.url(&world.cluster);
+    let url = other.url(&world.cluster);
+    let starting = App::start_at(&world, &url, "b", |config| {
+        config.listen_url = pgevict::Config::from_url(&listen).unwrap().url;
+    });
+    let freezing = async {
+        other.until_held(1).await;
+        relay.freeze();
+        other.pass();
+        sleep(Duration::from_secs(5)).await;
+        relay.thaw();
+    };
+    let (mut app, ()) = tokio::join!(starting, freezing);
+    app.until(is_well, Duration::from_secs(8)).await;
+    world.set("k", "v2").await;
+    app.event_for("k", PATIENCE).await;
+    app.pgevict.shutdown().await;
 }
