@@ -142,7 +142,7 @@ impl Feed {
                 () = stop.cancelled() => break,
                 () = sleep(pause) => {}
                 // The server is back: the LISTEN session got through.
-                _ = listening.wait_for(|listening| *listening == Listening::Proved), if !self.proved() => {}
+                Ok(_) = listening.wait_for(|listening| *listening == Listening::Proved), if !self.proved() => {}
             }
         }
         self.leave().await;
@@ -211,7 +211,8 @@ impl Feed {
             tokio::select! {
                 () = signal.look() => return Ok(()),
                 _ = requests.wait_for(|request| *request > answered) => return Ok(()),
-                _ = listening.changed() => self.missed.forget(),
+                // An error: the LISTEN task is gone, and nothing will change any more.
+                Ok(()) = listening.changed() => self.missed.forget(),
                 () = sleep_until(poll_at.into()) => return Ok(()),
                 () = sleep_until(missed_at.into()) => {
                     if self.shared.signal.heard().is_some_and(|heard| heard >= sent) {

@@ -39,6 +39,13 @@ pub(crate) struct Listener {
     pub(crate) meters: Arc<Meters>,
 }
 
+impl Drop for Listener {
+    /// Whatever ended the task, nobody is to count on wakes from here on.
+    fn drop(&mut self) {
+        self.listening.send_replace(Listening::Lost(Cause::Closed));
+    }
+}
+
 /// How a probe went.
 enum Probe {
     Sent,

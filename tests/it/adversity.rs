@@ -428,6 +428,45 @@ async fn a_frozen_network_is_never_served_from_silently_and_is_left_again() {
     );
 }
 
+#[tokio::test]
+async fn what_is_dropped_is_stopped() {
+    let world = World::with_kv().await;
+    // A start that is given up half-way.
+    let starting = Pgevict::builder(config(&world.cluster.url(), "a"))
+        .warm_up(|_| std::future::pending())
+        .start();
+    assert!(timeout(Duration::from_secs(1), starting).await.is_err());
+    world.until_no_session().await;
+    // A warm-up that panics, and one that fails.
+    let starting = Pgevict::builder(config(&world.cluster.url(), "a"))
+        .warm_up(|_| async { panic!("on purpose") })
+        .start();
+    assert!(tokio::spawn(starting).await.is_err());
+    world.until_no_session().await;
+    let starting = Pgevict::builder(config(&world.cluster.url(), "a"))
+        .warm_up(|_| async { pgevict::config::Address::parse("nonsense").map(drop) })
+        .start();
+    assert!(starting.await.err().unwrap().is_invalid());
+    world.until_no_session().await;
+    // A stopped instance, though a handle of it is kept.
+    let mut app = App::start(&world, "a", |_| ()).await;
+    app.pgevict.shutdown().await;
+    assert_eq!(app.pgevict.status().listening, Listening::Lost(Cause::Closed));
+    assert!(timeout(PATIENCE, app.events.next()).await.unwrap().is_none());
+    drop(app);
+    // The last handle; what hangs on it stays usable and is never fresh.
+    let App {
+        pgevict,
+        cache,
+        mut events,
+        db: _db,
+    } = App::start(&world, "a", |_| ()).await;
+    drop(pgevict);
+    world.until_no_session().await;
+    assert_eq!(cache.len(), 0);
+    assert!(timeout(PATIENCE, events.next()).await.unwrap().is_none());
+}
+
 /// Two addresses that lead to two databases are told from a link that is dead.
 #[tokio::test]
 async fn an_unheard_probe_is_told_by_its_cause() {
