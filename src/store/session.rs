@@ -252,12 +252,39 @@ impl Session {
         doing: &str,
         statement: impl Future<Output = Result<T, tokio_postgres::Error>>,
     ) -> Result<T> {
-        match timeout(self.statement_timeout, statement).await {
-            Ok(done) => done.map_err(|error| failure(doing, error)),
-            Err(_) => Err(Error::timeout(format!(
-                "{doing}: no answer within {}",
-                humantime::format_duration(self.statement_timeout)
-            ))),
-        }
+        bounded(self.statement_timeout, doing, statement).await
+    }
+
+    /// Awaits a statement that may take long, with a deadline of its own here and at the server.
+    pub(crate) async fn bounded_by<T>(
+        &self,
+        deadline: Duration,
+        doing: &str,
+        statement: impl Future<Output = Result<T, tokio_postgres::Error>>,
+    ) -> Result<T> {
+        let client = &self.client;
+        let at_server = async |time: Duration| {
+            client
+                .batch_execute(&format!("set statement_timeout = {}", time.as_millis().max(1)))
+                .await
+        };
+        self.bounded(doing, at_server(deadline)).await?;
+        let done = bounded(deadline, doing, statement).await?;
+        self.bounded(doing, at_server(self.statement_timeout)).await?;
+        Ok(done)
+    }
+}
+
+async fn bounded<T>(
+    deadline: Duration,
+    doing: &str,
+    statement: impl Future<Output = Result<T, tokio_postgres::Error>>,
+) -> Result<T> {
+    match timeout(deadline, statement).await {
+        Ok(done) => done.map_err(|error| failure(doing, error)),
+        Err(_) => Err(Error::timeout(format!(
+            "{doing}: no answer within {}",
+            humantime::format_duration(deadline)
+        ))),
     }
 }

@@ -388,6 +388,26 @@ async fn odd_settings_of_the_role_do_no_harm() {
     app.pgevict.shutdown().await;
 }
 
+/// A restored log is emptied by whoever finds it, however long that takes.
+#[tokio::test]
+async fn a_large_log_of_another_server_is_emptied() {
+    let world = World::with_kv().await;
+    world
+        .run("insert into pgevict.event (keys) select array['k' || n] from generate_series(1, 1000000) n")
+        .await;
+    world
+        .run("update pgevict.epoch set system_identifier = 1; update pgevict.meta set system_identifier = 1")
+        .await;
+    let start = Instant::now();
+    let app = App::start(&world, "a", |config| {
+        config.session.statement_timeout = Duration::from_millis(200)
+    })
+    .await;
+    assert_eq!(world.text("select count(*) from pgevict.event").await, "0");
+    assert!(start.elapsed() < Duration::from_secs(20));
+    app.pgevict.shutdown().await;
+}
+
 /// All sessions freeze at once: nothing is closed, nothing answers.
 #[tokio::test]
 async fn a_frozen_network_is_never_served_from_silently_and_is_left_again() {
