@@ -13,9 +13,10 @@ use crate::cache::clock::Moment;
 use crate::cache::position::Position;
 use crate::config::FeedConfig;
 use crate::error::{Error, Result};
-use crate::event::{Announced, LoggedEvent};
+use crate::event::LoggedEvent;
 use crate::feed::Sync;
 use crate::feed::pace::{Bucket, Rhythm, poll_pause};
+use crate::feed::tally::{Page, Tally};
 use crate::feed::verdict::{Beats, Known, Verdict, judge};
 use crate::sink::{Origin, Reset, Sinks};
 use crate::snapshot::{Cursor, PageSize};
@@ -298,7 +299,12 @@ impl Feed {
                     &self.instance_id,
                     self.process,
                 )
-                .await?;
+                .await
+                .inspect_err(|error| {
+                    if error.is_timeout() {
+                        self.pages.too_large();
+                    }
+                })?;
             let base = cursor.map(Cursor::base);
             match judge(
                 &fetched.proof,
@@ -425,31 +431,5 @@ impl Feed {
         self.beat_due = Instant::now();
         self.owed.get_or_insert(cause);
         self.shared.sinks.with(|_| self.shared.position.withdraw());
-    }
-}
-
-/// Whether more pages of the target are outstanding.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Page {
-    More,
-    Last,
-}
-
-/// What one complete fetch brought.
-#[derive(Default)]
-struct Tally {
-    pages: u64,
-    events: u64,
-    announced: u64,
-}
-
-impl Tally {
-    fn count(&mut self, events: &[LoggedEvent]) {
-        self.pages += 1;
-        self.events += events.len() as u64;
-        self.announced += events
-            .iter()
-            .filter(|event| event.announced != Announced::Silent)
-            .count() as u64;
     }
 }

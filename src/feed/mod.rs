@@ -17,6 +17,7 @@
 mod driver;
 mod pace;
 mod sync;
+mod tally;
 mod verdict;
 
 pub(crate) use driver::{Feed, Shared};

@@ -388,6 +388,26 @@ async fn odd_settings_of_the_role_do_no_harm() {
     app.pgevict.shutdown().await;
 }
 
+/// A page that cannot be had within the deadline is asked for in smaller pieces.
+#[tokio::test]
+async fn huge_events_are_fetched_in_smaller_pages() {
+    let world = World::with_kv().await;
+    let mut app = App::start(&world, "a", |config| {
+        config.session.statement_timeout = Duration::from_millis(250)
+    })
+    .await;
+    app.until_proved(PATIENCE).await;
+    // One transaction: all become visible at once.
+    world
+        .run(
+            "select count(pgevict.emit(array_fill(repeat('x', 1000000) || n, array[15]))) \
+             from generate_series(1, 40) n; select pgevict.emit(array['last'])",
+        )
+        .await;
+    app.event_for("last", PATIENCE).await;
+    app.pgevict.shutdown().await;
+}
+
 /// A restored log is emptied by whoever finds it, however long that takes.
 #[tokio::test]
 async fn a_large_log_of_another_server_is_emptied() {
