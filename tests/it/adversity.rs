@@ -507,6 +507,41 @@ async fn what_is_dropped_is_stopped() {
     assert!(timeout(PATIENCE, events.next()).await.unwrap().is_none());
 }
 
+/// Dropped with what holds it.
+struct Flag(std::sync::Arc<std::sync::atomic::AtomicBool>);
+
+impl Drop for Flag {
+    fn drop(&mut self) {
+        self.0.store(true, std::sync::atomic::Ordering::SeqCst);
+    }
+}
+
+#[tokio::test]
+async fn a_handler_that_never_ends_is_dropped_at_the_end_of_the_grace_period() {
+    let world = World::with_kv().await;
+    let dropped = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
+    let (begun_here, mut begun) = tokio::sync::mpsc::unbounded_channel();
+    let flag = dropped.clone();
+    let builder = Pgevict::builder(config(&world.cluster.url(), "a")).on("*", move |_| {
+        let (flag, begun) = (Flag(flag.clone()), begun_here.clone());
+        async move {
+            let _flag = flag;
+            let _ = begun.send(());
+            std::future::pending::<()>().await;
+        }
+    });
+    let app = App::start_with(&world, builder).await;
+    drop(
+        app.pgevict
+            .emit(&world.admin, pgevict::Event::new("x"))
+            .await
+            .unwrap(),
+    );
+    timeout(PATIENCE, begun.recv()).await.unwrap();
+    timeout(PATIENCE, app.pgevict.shutdown()).await.unwrap();
+    assert!(dropped.load(std::sync::atomic::Ordering::SeqCst));
+}
+
 /// Two addresses that lead to two databases are told from a link that is dead.
 #[tokio::test]
 async fn an_unheard_probe_is_told_by_its_cause() {
