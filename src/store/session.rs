@@ -47,7 +47,7 @@ pub(crate) struct Connector {
 /// The socket side of a session; nothing moves unless it is driven.
 pub(crate) type Driver = Connection<Socket, NoTlsStream>;
 
-/// Settings that hold for every session. `jit` costs tens of ms on a first fetch; a serializable feed aborts the
+/// Settings that hold for every session of an instance. `jit` costs tens of ms on a first fetch; a serializable feed aborts the
 /// user's transactions; a role's or database's defaults may set any of these.
 const FORCED: &str = "
   set default_transaction_isolation = 'read committed';
@@ -64,7 +64,7 @@ const FORCED: &str = "
   set tcp_user_timeout = 20000;
 ";
 
-/// A session of ours resolves no name of the user's; an administrator's finds tables as in psql. What it writes
+/// A session of ours resolves no name of the user's. What it writes
 /// (heartbeats, an epoch) is void after a crash or failover anyway, so no commit of it waits for a standby: such a wait
 /// ends with no deadline and no closed socket, and every reconnect would leave one more backend behind.
 const FORCED_FOR_OURS: &str = "
@@ -85,7 +85,7 @@ const FORCED_FOR_FETCH: &str = "
 /// Oldest server that is served: since 15 every NOTIFY signals at its commit.
 const OLDEST_SERVER: i32 = 150_000;
 /// Deadline of an administrative statement: installing waits for locks on user tables.
-const ADMIN_TIMEOUT: Duration = Duration::from_secs(120);
+pub(crate) const ADMIN_TIMEOUT: Duration = Duration::from_secs(120);
 /// Time for the driver of a dropped session to say goodbye to the server.
 const FAREWELL: Duration = Duration::from_secs(1);
 /// First server version that is not tested.
@@ -128,10 +128,10 @@ impl Connector {
             }
             ended.cancel();
         });
+        self.prepare(&session, purpose).await?;
         if purpose == Purpose::Admin {
             session.statement_timeout = ADMIN_TIMEOUT;
         }
-        self.prepare(&session, purpose).await?;
         Ok(session)
     }
 
@@ -158,9 +158,9 @@ impl Connector {
     pub(crate) async fn prepare(&self, session: &Session, purpose: Purpose) -> Result<()> {
         let deadline_ms = session.statement_timeout.as_millis().max(1);
         let settings = match purpose {
-            // May run through a pooler, where session settings would leak to other clients.
-            Purpose::Probe => String::new(),
-            Purpose::Admin => FORCED.to_owned(),
+            // May run through a pooler, where session settings would leak to other clients: what is administered
+            // sets what it needs for its own transactions.
+            Purpose::Probe | Purpose::Admin => String::new(),
             Purpose::Listen => format!("{FORCED}{FORCED_FOR_OURS}"),
             Purpose::Fetch => format!("{FORCED}{FORCED_FOR_OURS}{FORCED_FOR_FETCH}"),
         };
@@ -275,7 +275,8 @@ impl Session {
     }
 }
 
-async fn bounded<T>(
+/// Awaits a statement within a deadline.
+pub(crate) async fn bounded<T>(
     deadline: Duration,
     doing: &str,
     statement: impl Future<Output = Result<T, tokio_postgres::Error>>,

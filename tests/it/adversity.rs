@@ -585,3 +585,49 @@ async fn an_unheard_probe_is_told_by_its_cause() {
     app.event_for("k", PATIENCE).await;
     app.pgevict.shutdown().await;
 }
+
+/// `url` may be a pooler that hands the server's session to somebody else next.
+#[tokio::test]
+async fn administration_leaves_no_setting_behind_and_needs_none_of_the_role() {
+    let world = World::with(ClusterOptions::new().setting("log_statement", "all")).await;
+    world.make_kv().await;
+    world.run("create role boss login superuser").await;
+    for setting in [
+        "default_transaction_isolation = 'serializable'",
+        "default_transaction_read_only = on",
+        "default_transaction_deferrable = on",
+    ] {
+        world.run(&format!("alter role boss set {setting}")).await;
+    }
+    let before = world.cluster.log().len();
+    let url = format!("postgresql://boss@{}/postgres", world.cluster.address());
+    let mut admin = pgevict::store::Admin::connect(&config(&url, "a")).await.unwrap();
+    admin.migrate().await.unwrap();
+    let mut definition = pgevict::store::watch::WatchDefinition::new("kv");
+    definition.key = Some("kv:{k}".to_owned());
+    admin.watch(&definition).await.unwrap();
+    admin.set_wake("commit").await.unwrap();
+    admin.emit(&pgevict::Event::flush()).await.unwrap();
+    assert_eq!(admin.watches().await.unwrap().len(), 1);
+    assert!(admin.unwatch("kv").await.unwrap());
+    assert!(admin.uninstall().await.unwrap().found);
+    let log = world.cluster.log()[before..].to_lowercase();
+    let settings = log
+        .match_indices("set ")
+        .map(|(at, _)| &log[at..(at + 60).min(log.len())]);
+    let for_the_session: Vec<_> = settings
+        .filter(|set| {
+            [
+                "set default_",
+                "set jit",
+                "set idle_",
+                "set statement_",
+                "set search_",
+                "set tcp_",
+            ]
+            .iter()
+            .any(|head| set.starts_with(head))
+        })
+        .collect();
+    assert!(for_the_session.is_empty(), "{for_the_session:?}");
+}
