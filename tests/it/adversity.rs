@@ -631,3 +631,89 @@ async fn administration_leaves_no_setting_behind_and_needs_none_of_the_role() {
         .collect();
     assert!(for_the_session.is_empty(), "{for_the_session:?}");
 }
+
+/// Whatever keeps the sessions out: tries with growing pauses, a status that says why, and a return without help.
+#[tokio::test]
+async fn locked_out_by_a_limit_a_password_or_a_database_that_is_gone() {
+    let world = World::with_kv().await;
+    let relay = Relay::before(&world.cluster).await.unwrap();
+    world
+        .run("create role app login; grant pgevict_instance to app")
+        .await;
+    world.run("create database shop").await;
+    let install = async || {
+        let mut db = world.cluster.connect_to("shop").await.unwrap();
+        pgevict::store::migrate::migrate(&mut db).await.unwrap();
+    };
+    install().await;
+    let url = format!("postgresql://app@{}/shop", relay.address());
+    let app = Pgevict::builder(config(&url, "a")).start().await.unwrap();
+    let until = async |wanted: &dyn Fn(&Status) -> bool| {
+        let reached = timeout(PATIENCE, async {
+            while !wanted(&app.status()) {
+                sleep(Duration::from_millis(5)).await;
+            }
+        });
+        assert!(reached.await.is_ok(), "{:?}", app.status());
+    };
+    let end = "select count(pg_terminate_backend(pid)) from pg_stat_activity where application_name like 'pgevict/%'";
+    let out: [(&str, &str, Cause); 3] = [
+        (
+            "alter role app connection limit 0",
+            "alter role app connection limit -1",
+            Cause::Unreachable,
+        ),
+        ("alter role app nologin", "alter role app login", Cause::Refused),
+        (
+            "drop database shop with (force)",
+            "create database shop",
+            Cause::Refused,
+        ),
+    ];
+    for (lock_out, let_in, cause) in out {
+        until(&is_well).await;
+        world.run(lock_out).await;
+        world.run(end).await;
+        until(&|status: &Status| status.listening == Listening::Lost(cause)).await;
+        let attempts = relay.attempts();
+        sleep(Duration::from_secs(6)).await;
+        let tried = relay.attempts() - attempts;
+        assert!((2..=20).contains(&tried), "{lock_out}: {tried} attempts in 6 s");
+        assert_eq!(app.status().degraded, Some(cause), "{lock_out}");
+        world.run(let_in).await;
+        if let_in.starts_with("create") {
+            install().await;
+        }
+    }
+    until(&is_well).await;
+    assert_eq!(app.status().resets.get("identity"), Some(&1));
+    app.shutdown().await;
+}
+
+/// One session works, the other is kept out: neither drags the other into a storm.
+#[tokio::test]
+async fn with_room_for_one_session_only_the_other_tries_with_pauses() {
+    let world = World::with_kv().await;
+    let relay = Relay::before(&world.cluster).await.unwrap();
+    let url = world.instance_role(relay.address()).await;
+    let mut app = App::start_at(&world, &url, "a", |_| ()).await;
+    app.until_proved(PATIENCE).await;
+    world.run("alter role app connection limit 1").await;
+    for session in ["listen", "fetch"] {
+        world
+            .run(&format!(
+                "select pg_terminate_backend(pid) from pg_stat_activity where application_name = 'pgevict/{session}/a'"
+            ))
+            .await;
+        let attempts = relay.attempts();
+        sleep(Duration::from_secs(6)).await;
+        let tried = relay.attempts() - attempts;
+        assert!((2..=20).contains(&tried), "{session}: {tried} attempts in 6 s");
+        assert!(app.pgevict.status().degraded.is_some());
+    }
+    world.run("alter role app connection limit -1").await;
+    app.until(is_well, PATIENCE).await;
+    world.set("k", "v2").await;
+    app.event_for("k", PATIENCE).await;
+    app.pgevict.shutdown().await;
+}
