@@ -265,11 +265,12 @@ impl Feed {
                 self.beat(session).await?;
             }
         }
-        // Here, not only in `wait`: a session that can read but not write has not worked, and its end must not be
-        // followed by the shortest pause.
+        // Whoever waits for this fetch may count on the log being pinned. When it is due, too, not only in `wait`: a
+        // session that can read but not write has not worked, and its end must not be followed by the shortest pause.
         if self.beats.acknowledged.is_none() || Instant::now() >= self.beat_due {
             self.beat(session).await?;
         }
+        self.shared.sync.complete(self.answered);
         Ok(())
     }
 
@@ -414,7 +415,6 @@ impl Feed {
             );
         }
         self.answered = request;
-        self.shared.sync.complete(request);
     }
 
     /// All that is held is void from now on: start at the head again, and tell the sinks then.
