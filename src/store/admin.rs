@@ -2,17 +2,17 @@
 
 use std::sync::Arc;
 
-use tokio_postgres::Client;
 use tokio_postgres::types::Type;
+use tokio_postgres::{Client, IsolationLevel, Transaction};
 
 use crate::config::Config;
 use crate::error::Result;
 use crate::event::Event;
 use crate::snapshot::Xid;
+use crate::store::emit;
 use crate::store::migrate::{self, Migrated, Uninstalled};
-use crate::store::session::{Connector, Purpose, Session};
+use crate::store::session::{ADMIN_TIMEOUT, Connector, Purpose, Session, bounded};
 use crate::store::watch::{self, LOCK_LIMIT, Watch, WatchDefinition, Watched};
-use crate::store::{emit, failure::failure};
 
 /// A session with the right to administrate, over `url`.
 #[derive(Debug)]
@@ -63,7 +63,10 @@ impl Admin {
     /// Invalid when the event is refused, refused without the right to emit.
     pub async fn emit(&mut self, event: &Event) -> Result<Xid> {
         event.check()?;
-        emit::emit(self.client(), event, None).await
+        let transaction = self.begin().await?;
+        let xid = emit::emit(&transaction, event, None).await?;
+        bounded(ADMIN_TIMEOUT, "emitting", transaction.commit()).await?;
+        Ok(xid)
     }
 
     /// Sets how writers announce events: `adaptive`, `commit`, `bell` or `off`.
@@ -71,10 +74,22 @@ impl Admin {
     /// # Errors
     /// Invalid for another mode, refused without the role `pgevict_admin`.
     pub async fn set_wake(&mut self, mode: &str) -> Result<()> {
-        self.client()
-            .query_typed("select pgevict.set_wake($1)", &[(&mode, Type::TEXT)])
-            .await
-            .map(drop)
-            .map_err(|error| failure("setting the wake mode", error))
+        let doing = "setting the wake mode";
+        let transaction = self.begin().await?;
+        let parameters = [(&mode as _, Type::TEXT)];
+        let set = transaction.query_typed("select pgevict.set_wake($1)", &parameters);
+        bounded(ADMIN_TIMEOUT, doing, set).await?;
+        bounded(ADMIN_TIMEOUT, doing, transaction.commit()).await
+    }
+
+    /// A transaction of our own settings, whatever the role's defaults are.
+    async fn begin(&mut self) -> Result<Transaction<'_>> {
+        let begun = self
+            .client()
+            .build_transaction()
+            .isolation_level(IsolationLevel::ReadCommitted)
+            .read_only(false)
+            .start();
+        bounded(ADMIN_TIMEOUT, "beginning a transaction", begun).await
     }
 }
