@@ -164,7 +164,10 @@ async fn dial(
     };
     if let Some(first) = first {
         match config.ssl_mode(*first).connect(tls.clone()).await {
-            Err(error) if tls::may_try_another_way(&error) => {
+            // A server without TLS has turned a plain session away already: the other way is the same.
+            Err(error)
+                if tls::may_try_another_way(&error) && (*first != SslMode::Prefer || tls::was_used(tls)) =>
+            {
                 tracing::debug!(%error, ?first, ?last, "trying the other way of sslmode");
             }
             done => return done,

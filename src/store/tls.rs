@@ -14,9 +14,9 @@ use crate::store::failure;
 mod verify;
 
 #[cfg(feature = "tls")]
-pub(crate) use with::{MakeTls, maker, none};
+pub(crate) use with::{MakeTls, maker, none, was_used};
 #[cfg(not(feature = "tls"))]
-pub(crate) use without::{MakeTls, maker, none};
+pub(crate) use without::{MakeTls, maker, none, was_used};
 
 /// Whether this build has TLS.
 pub(crate) const AVAILABLE: bool = cfg!(feature = "tls");
@@ -87,23 +87,82 @@ mod without {
     pub(crate) fn maker(_: &Tls) -> Result<MakeTls> {
         Ok(NoTls)
     }
+
+    pub(crate) fn was_used(_: &MakeTls) -> bool {
+        false
+    }
 }
 
 #[cfg(feature = "tls")]
 mod with {
     use std::path::Path;
     use std::sync::Arc;
+    use std::sync::atomic::{AtomicBool, Ordering};
 
     use rustls::ClientConfig;
     use rustls::pki_types::pem::PemObject;
     use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+    use tokio_postgres::Socket;
+    use tokio_postgres::tls::{MakeTlsConnect, TlsConnect};
     use tokio_postgres_rustls::MakeRustlsConnect;
 
     use super::verify::{Names, Verifier};
     use super::{Error, Result};
     use crate::config::{Mode, Roots, Tls};
 
-    pub(crate) type MakeTls = MakeRustlsConnect;
+    /// Makes encrypted streams, and remembers whether a server wanted one.
+    #[derive(Clone)]
+    pub(crate) struct MakeTls {
+        rustls: MakeRustlsConnect,
+        used: Arc<AtomicBool>,
+    }
+
+    impl MakeTls {
+        fn new(config: ClientConfig) -> Self {
+            Self {
+                rustls: MakeRustlsConnect::new(config),
+                used: Arc::default(),
+            }
+        }
+    }
+
+    /// True once a handshake was begun.
+    pub(crate) fn was_used(tls: &MakeTls) -> bool {
+        tls.used.load(Ordering::Relaxed)
+    }
+
+    type Inner = <MakeRustlsConnect as MakeTlsConnect<Socket>>::TlsConnect;
+
+    impl MakeTlsConnect<Socket> for MakeTls {
+        type Stream = <MakeRustlsConnect as MakeTlsConnect<Socket>>::Stream;
+        type TlsConnect = Begin;
+        type Error = <MakeRustlsConnect as MakeTlsConnect<Socket>>::Error;
+
+        fn make_tls_connect(&mut self, host: &str) -> std::result::Result<Begin, Self::Error> {
+            let inner = MakeTlsConnect::<Socket>::make_tls_connect(&mut self.rustls, host)?;
+            Ok(Begin {
+                inner,
+                used: self.used.clone(),
+            })
+        }
+    }
+
+    /// One handshake to come.
+    pub(crate) struct Begin {
+        inner: Inner,
+        used: Arc<AtomicBool>,
+    }
+
+    impl TlsConnect<Socket> for Begin {
+        type Stream = <Inner as TlsConnect<Socket>>::Stream;
+        type Error = <Inner as TlsConnect<Socket>>::Error;
+        type Future = <Inner as TlsConnect<Socket>>::Future;
+
+        fn connect(self, stream: Socket) -> Self::Future {
+            self.used.store(true, Ordering::Relaxed);
+            self.inner.connect(stream)
+        }
+    }
 
     /// For sessions that are not encrypted.
     pub(crate) fn none() -> Result<MakeTls> {
@@ -114,7 +173,7 @@ mod with {
             .dangerous()
             .with_custom_certificate_verifier(Arc::new(verifier))
             .with_no_client_auth();
-        Ok(MakeRustlsConnect::new(config))
+        Ok(MakeTls::new(config))
     }
 
     /// Reads the files, so that a certificate that was renewed counts from the next connect on. Blocks.
@@ -150,7 +209,7 @@ mod with {
         // Needed by sslnegotiation=direct, harmless otherwise.
         config.alpn_protocols = vec![b"postgresql".to_vec()];
         config.enable_sni = tls.sni;
-        Ok(MakeRustlsConnect::new(config))
+        Ok(MakeTls::new(config))
     }
 
     /// `None`: the certificate is not verified.
