@@ -17,12 +17,13 @@ fn parts(config: &Config) -> impl PartialEq + std::fmt::Debug + use<> {
         session,
         wake,
         feed,
+        warden,
         cache,
     } = config.clone();
     let secret = |secret: Option<SecretString>| secret.map(|secret| secret.expose_secret().to_owned());
     (
         (secret(url), secret(listen_url), instance_id, enabled),
-        (max_staleness, session, wake, feed, cache),
+        (max_staleness, session, wake, feed, warden, cache),
     )
 }
 

@@ -18,6 +18,8 @@ mod driver;
 mod pace;
 mod sync;
 mod verdict;
+mod warden;
 
 pub(crate) use driver::{Feed, Shared};
 pub(crate) use sync::Sync;
+pub(crate) use warden::Warden;

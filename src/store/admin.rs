@@ -1,6 +1,7 @@
 //! Administration over one session: install, watch, emit.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio_postgres::Client;
 use tokio_postgres::types::Type;
@@ -12,7 +13,17 @@ use crate::snapshot::Xid;
 use crate::store::migrate::{self, Migrated, Uninstalled};
 use crate::store::session::{Connector, Purpose, Session};
 use crate::store::watch::{self, LOCK_LIMIT, Watch, WatchDefinition, Watched};
-use crate::store::{emit, failure::failure};
+use crate::store::{emit, failure::failure, warden};
+
+/// What [`Admin::prune`] did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Pruned {
+    /// Events removed.
+    pub deleted: u64,
+    /// Transactions that took.
+    pub steps: u64,
+}
 
 /// A session with the right to administrate, over `url`.
 #[derive(Debug)]
@@ -64,6 +75,25 @@ impl Admin {
     pub async fn emit(&mut self, event: &Event) -> Result<Xid> {
         event.check()?;
         emit::emit(self.client(), event, None).await
+    }
+
+    /// Prunes the log: notes how far it is, then removes what is older than `retention` and read by every live instance.
+    ///
+    /// The first call finds nothing: what is older than `retention` is known from calls, or from a warden, of before.
+    ///
+    /// # Errors
+    /// Refused without the role `pgevict_instance` or `pgevict_admin`, or if pgevict is not installed.
+    pub async fn prune(&mut self, retention: Duration, retention_max: Duration) -> Result<Pruned> {
+        warden::note_horizon(&self.0, retention_max.max(retention)).await?;
+        let mut pruned = Pruned { deleted: 0, steps: 0 };
+        loop {
+            let step = warden::prune(&self.0, retention).await?;
+            pruned.deleted += step.deleted;
+            pruned.steps += 1;
+            if !step.more {
+                return Ok(pruned);
+            }
+        }
     }
 
     /// Sets how writers announce events: `adaptive`, `commit`, `bell` or `off`.

@@ -8,7 +8,8 @@ pub(crate) mod failure;
 pub mod migrate;
 pub(crate) mod notify;
 pub(crate) mod session;
+pub(crate) mod warden;
 pub mod watch;
 
-pub use admin::Admin;
+pub use admin::{Admin, Pruned};
 pub use migrate::print;

@@ -19,6 +19,8 @@ pub(crate) enum Purpose {
     Listen,
     /// The feed's fetches, heartbeats and probes.
     Fetch,
+    /// The chores of the warden.
+    Warden,
     /// A probe sent over `url`.
     Probe,
     /// Administration and the command line.
@@ -30,6 +32,7 @@ impl Purpose {
         match self {
             Self::Listen => "listen",
             Self::Fetch => "fetch",
+            Self::Warden => "warden",
             Self::Probe => "probe",
             Self::Admin => "admin",
         }
@@ -78,6 +81,8 @@ const FORCED_FOR_FETCH: &str = "
 const OLDEST_SERVER: i32 = 150_000;
 /// Deadline of an administrative statement: installing waits for locks on user tables.
 const ADMIN_TIMEOUT: Duration = Duration::from_secs(120);
+/// Deadline of a chore, which deletes many rows; well below the time after which the office falls vacant.
+const CHORE_TIMEOUT: Duration = Duration::from_secs(10);
 /// First server version that is not tested.
 const UNTESTED_SERVER: i32 = 190_000;
 
@@ -110,8 +115,10 @@ impl Connector {
             drop(driver.await);
             ended.cancel();
         });
-        if purpose == Purpose::Admin {
-            session.statement_timeout = ADMIN_TIMEOUT;
+        match purpose {
+            Purpose::Admin => session.statement_timeout = ADMIN_TIMEOUT,
+            Purpose::Warden => session.statement_timeout = session.statement_timeout.max(CHORE_TIMEOUT),
+            Purpose::Listen | Purpose::Fetch | Purpose::Probe => {}
         }
         self.prepare(&session, purpose).await?;
         Ok(session)
@@ -143,7 +150,7 @@ impl Connector {
             // May run through a pooler, where session settings would leak to other clients.
             Purpose::Probe => String::new(),
             Purpose::Admin => FORCED.to_owned(),
-            Purpose::Listen => format!("{FORCED}{FORCED_FOR_OURS}"),
+            Purpose::Listen | Purpose::Warden => format!("{FORCED}{FORCED_FOR_OURS}"),
             Purpose::Fetch => format!("{FORCED}{FORCED_FOR_OURS}{FORCED_FOR_FETCH}"),
         };
         let doing = format!("preparing the {} session", purpose.as_str());

@@ -11,6 +11,7 @@ mod key_text;
 mod lab;
 mod migrate;
 mod readme;
+mod retention;
 mod snapshot;
 mod watch;
 mod watch_install;
