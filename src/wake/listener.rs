@@ -59,8 +59,6 @@ impl Listener {
             let Lost(cause, error) = lost;
             self.listening.send_replace(Listening::Lost(cause));
             self.meters.lost(cause);
-            // The feed must not wait for a slow poll to learn that it now has to poll fast.
-            self.signal.ring();
             let pause = match cause {
                 Cause::Pooler | Cause::TwoServers => {
                     MISCONFIGURED_PAUSE.mul_f64(0.75 + 0.5 * fastrand::f64())
