@@ -18,6 +18,7 @@ as $$
 declare
   was pg_snapshot;
   next pg_snapshot;
+  lowest xid8;
 begin
   if current_setting('transaction_isolation') <> 'read committed' then
     raise exception 'pgevict: events can be pruned in READ COMMITTED only, this transaction is %',
@@ -25,9 +26,15 @@ begin
       using errcode = 'invalid_transaction_state', hint = 'Use pgevict prune, or a READ COMMITTED transaction.';
   end if;
   select m.pruned into was from pgevict.meta m where m.one;
+  -- Spares comparing every horizon with every cursor while one lags. What it passes over comes a horizon later.
+  select pg_snapshot_xmax(b.cursor) into lowest
+  from pgevict.heartbeat b
+  where b.beat_at > clock_timestamp() - interval '60 seconds'
+  order by pg_snapshot_xmax(b.cursor) limit 1;
   select h.snapshot into next
   from pgevict.horizon h
   where h.taken_at <= clock_timestamp() - retention
+    and (lowest is null or pg_snapshot_xmax(h.snapshot) <= lowest)
     and pgevict.covers(h.snapshot, was)
     and not exists (
       select from pgevict.heartbeat b

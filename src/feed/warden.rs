@@ -74,7 +74,6 @@ impl Warden {
             match elected {
                 Ok(Some(fence)) => {
                     tracing::info!(fence, "elected warden");
-                    self.meters.warden.store(true, Ordering::Relaxed);
                     let ended = self.term(&stop).await;
                     self.meters.warden.store(false, Ordering::Relaxed);
                     match ended {
@@ -133,6 +132,7 @@ impl Warden {
             () = stop.cancelled() => return Ok(Ended::Resigned),
             session = self.connector.open(Purpose::Warden) => session?,
         };
+        self.meters.warden.store(true, Ordering::Relaxed);
         let mut listening = self.listening.clone();
         let ended = tokio::select! {
             () = stop.cancelled() => Ended::Resigned,

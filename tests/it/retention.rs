@@ -486,6 +486,26 @@ async fn without_a_proved_listen_path_nobody_becomes_the_warden() {
     app.pgevict.shutdown().await;
 }
 
+/// As a binary of now with the functions of before.
+#[tokio::test]
+async fn where_nobody_can_be_elected_the_feed_goes_on() {
+    let world = World::with_kv().await;
+    world
+        .run("drop function pgevict.claim_warden(text, uuid, interval)")
+        .await;
+    let mut app = App::start(&world, "a", eager).await;
+    tokio::time::sleep(Duration::from_millis(700)).await;
+    world.set("k", "v2").await;
+    app.event_for("k", PATIENCE).await;
+    let status = app.pgevict.status();
+    assert!(status.degraded.is_none() && !status.warden, "{status:?}");
+    assert!(
+        status.reconnects.is_empty() && status.resets.is_empty(),
+        "{status:?}"
+    );
+    app.pgevict.shutdown().await;
+}
+
 #[tokio::test]
 async fn a_claim_in_vain_writes_nothing_and_a_lease_ends_whichever_way_the_clock_goes() {
     let world = World::start().await;
