@@ -26,15 +26,17 @@ pub struct Cursor {
 ///
 /// With *upper* = `target`, or the statement's own snapshot when there is none, the arms are
 ///
-/// 1. `xid >= base_xmax and xid < xmax(upper) and xid <> all(in_progress(upper)) and (xid, id) > after`
-/// 2. `xid = any(base_in_progress)` under the same three upper conditions,
+/// 1. `(xid, id) > from and xid < xmax(upper) and xid <> all(in_progress(upper))`
+/// 2. `xid = any(base_in_progress) and (xid, id) > after`, under the same two upper conditions,
 ///
 /// each in (xid, id) order with the page size as its limit, then merged in that order and limited once more.
 /// Together they return what [`Cursor::wants`] wants.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FetchBounds<'a> {
-    /// First id of arm 1.
-    pub base_xmax: Xid,
+    /// Arm 1 begins above this: below the first event that the base cannot have seen, or `after` where that is
+    /// further. One bound, because with two (`xid >= base_xmax` beside `after`) the server may begin at the lower
+    /// one and walk all the way.
+    pub from: Place,
     /// The ids of arm 2, ascending.
     pub base_in_progress: &'a [Xid],
     /// Upper bound; `None`: the snapshot of the statement itself.
@@ -92,11 +94,12 @@ impl Cursor {
 
     /// The same as [`Cursor::wants`], as the values that the fetch statement binds.
     pub fn bounds(&self) -> FetchBounds<'_> {
+        let after = self.page.as_ref().map_or(Self::START, |(_, after)| *after);
         FetchBounds {
-            base_xmax: self.base.xmax(),
+            from: after.max((self.base.xmax(), i64::MIN)),
             base_in_progress: self.base.in_progress(),
             target: self.page.as_ref().map(|(target, _)| target),
-            after: self.page.as_ref().map_or(Self::START, |(_, after)| *after),
+            after,
         }
     }
 

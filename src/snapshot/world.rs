@@ -160,18 +160,18 @@ impl World {
 
         let bounds = self.cursor.bounds();
         let upper = bounds.target.unwrap_or(&now);
-        let below = |place: &Place| {
-            place.0 < upper.xmax() && !upper.in_progress().contains(&place.0) && *place > bounds.after
-        };
-        let arm = |first: &dyn Fn(Xid) -> bool| -> Vec<Place> {
+        let below = |place: &Place| place.0 < upper.xmax() && !upper.in_progress().contains(&place.0);
+        let arm = |first: &dyn Fn(Place) -> bool| -> Vec<Place> {
             let rows = visible
                 .iter()
                 .copied()
-                .filter(|place| first(place.0) && below(place));
+                .filter(|place| first(*place) && below(place));
             rows.take(limit).collect()
         };
-        let mut merged = arm(&|xid| xid >= bounds.base_xmax);
-        merged.extend(arm(&|xid| bounds.base_in_progress.contains(&xid)));
+        let mut merged = arm(&|place| place > bounds.from);
+        merged.extend(arm(&|place| {
+            bounds.base_in_progress.contains(&place.0) && place > bounds.after
+        }));
         merged.sort();
         merged.truncate(limit);
         assert_eq!(merged, wanted, "the two arms return what the definition wants");

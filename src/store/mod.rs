@@ -7,6 +7,7 @@ pub(crate) mod event;
 pub(crate) mod failure;
 pub mod migrate;
 pub(crate) mod notify;
+pub(crate) mod record;
 pub(crate) mod session;
 pub(crate) mod warden;
 pub mod watch;

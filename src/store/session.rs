@@ -77,6 +77,15 @@ const FORCED_FOR_FETCH: &str = "
   set enable_bitmapscan = off;
 ";
 
+/// Notes, in the server process itself, the part of the identity that cannot change while that process lives: each fetch
+/// reads it there, without a file and a catalog. Only the process writes it, from what it finds, so it is never another
+/// log's. Where it is not noted (a pooler changed the process under the session) the fetch works it out.
+const REMEMBER_IDENTITY: &str = "
+  select set_config('pgevict.system_identifier', (pg_control_system()).system_identifier::text, false),
+         set_config('pgevict.database',
+           (pg_get_object_address('database', array[current_database()::text], '{}')).objid::text, false);
+";
+
 /// Oldest server that is served: since 15 every NOTIFY signals at its commit.
 const OLDEST_SERVER: i32 = 150_000;
 /// Deadline of an administrative statement: installing waits for locks on user tables.
@@ -151,7 +160,7 @@ impl Connector {
             Purpose::Probe => String::new(),
             Purpose::Admin => FORCED.to_owned(),
             Purpose::Listen | Purpose::Warden => format!("{FORCED}{FORCED_FOR_OURS}"),
-            Purpose::Fetch => format!("{FORCED}{FORCED_FOR_OURS}{FORCED_FOR_FETCH}"),
+            Purpose::Fetch => format!("{FORCED}{FORCED_FOR_OURS}{FORCED_FOR_FETCH}{REMEMBER_IDENTITY}"),
         };
         let doing = format!("preparing the {} session", purpose.as_str());
         if !settings.is_empty() {

@@ -112,7 +112,7 @@ async fn a_live_snapshot_lists_who_is_open() {
 const ARMS: &str = "
     select xid, id from (
       (select xid, id from log
-       where xid >= $1 and xid < pg_snapshot_xmax($3) and pg_visible_in_snapshot(xid, $3) and (xid, id) > ($4, $5)
+       where (xid, id) > ($1, $7) and xid < pg_snapshot_xmax($3) and pg_visible_in_snapshot(xid, $3)
        order by xid, id limit $6)
       union all
       (select xid, id from log
@@ -154,12 +154,13 @@ async fn the_two_arms_in_sql_return_what_the_cursor_wants() {
             .query(
                 ARMS,
                 &[
-                    &bounds.base_xmax,
+                    &bounds.from.0,
                     &bounds.base_in_progress,
                     &bounds.target,
                     &bounds.after.0,
                     &bounds.after.1,
                     &limit,
+                    &bounds.from.1,
                 ],
             )
             .await
