@@ -262,9 +262,11 @@ impl Feed {
                 self.beat(session).await?;
             }
         }
+        // Whoever waits for this fetch may count on the log being pinned.
         if self.beats.acknowledged.is_none() {
             self.beat(session).await?;
         }
+        self.shared.sync.complete(self.answered);
         Ok(())
     }
 
@@ -395,7 +397,6 @@ impl Feed {
             );
         }
         self.answered = request;
-        self.shared.sync.complete(request);
     }
 
     /// All that is held is void: start at the head again.
