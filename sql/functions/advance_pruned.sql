@@ -3,9 +3,10 @@
 -- Declares events as gone that are old enough and that nobody needs; true if there were any. Deletes none of them:
 -- prune() does that afterwards, in transactions of its own.
 --
--- meta.pruned becomes the newest horizon that is older than `retention`, sees all that pruned sees, and is covered by the
--- cursor of every process with a heartbeat of the last 60 s. So it only grows, and no process that lives is told that it
--- missed something. It stays as it is when it would declare no event: who was away while nothing happened lost nothing.
+-- meta.pruned becomes the newest horizon that is older than `retention`, sees all that pruned sees, and is covered by
+-- the cursor of every process with a heartbeat of the last 60 s. So it only grows, and no process that lives is told
+-- that it missed something. It stays as it is when it would declare no event: who was away while nothing happened lost
+-- nothing.
 --
 -- Writes pgevict.meta, which is locked at the end and only if there is something to write. READ COMMITTED only: with an
 -- older snapshot neither the heartbeats nor pruned would be those of now.

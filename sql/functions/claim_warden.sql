@@ -1,8 +1,8 @@
 -- pgevict.claim_warden(instance_id text, process uuid, lease interval) returns bigint
 --
--- The fencing number if this process is the warden from now on, for as long as `lease`; null if another one is. The owner
--- renews by calling it again and keeps its number; a new owner gets the next one. Two wardens for a moment do no harm: the
--- chores lock what they change.
+-- The fencing number if this process is the warden from now on, for as long as `lease`; null if another one is. The
+-- owner renews by calling it again and keeps its number; a new owner gets the next one. Two wardens for a moment do no
+-- harm: the chores lock what they change.
 --
 -- Writes one row of pgevict.warden, and only when the claim succeeds: who asks in vain writes and locks nothing, and
 -- nobody waits (a row locked by another claim counts as taken). Ages are compared without their sign: a clock that was

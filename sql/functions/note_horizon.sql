@@ -5,8 +5,8 @@
 -- 120 s. A process whose heartbeat is that old sends a new one and goes on.
 --
 -- Writes pgevict.horizon, deletes from it and from pgevict.heartbeat. A horizon outlives a crash: its row has a
--- transaction id above all that it sees, so none of these is handed out again. In a transaction with an older snapshot it
--- stores that one, which only keeps more.
+-- transaction id above all that it sees, so none of these is handed out again. In a transaction with an older snapshot
+-- it stores that one, which only keeps more.
 create or replace function pgevict.note_horizon(retention_max interval) returns void
 language plpgsql volatile security definer
 set search_path = pg_catalog, pg_temp

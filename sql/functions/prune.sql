@@ -5,11 +5,12 @@
 -- (advance_pruned()). So pruned is committed before any row that it sees is deleted, and its lock is held for no batch.
 --
 -- Where it goes on is kept in pgevict.sweep: below the place of the last batch nothing is left, so the index is not
--- walked through what was deleted before. The target of a sweep is fixed at its start: had it grown on the way, an event
--- of a long transaction behind the place would be passed over. A step with nothing to do writes and locks nothing.
+-- walked through what was deleted before. The target of a sweep is fixed at its start: had it grown on the way, an
+-- event of a long transaction behind the place would be passed over. A step with nothing to do writes and locks
+-- nothing.
 --
--- Writes pgevict.sweep, deletes from pgevict.event, writes pgevict.meta through advance_pruned(). READ COMMITTED only: an
--- older snapshot would not see all that it has to delete. Writers of events are never waited for, nor do they wait.
+-- Writes pgevict.sweep, deletes from pgevict.event, writes pgevict.meta through advance_pruned(). READ COMMITTED only:
+-- an older snapshot would not see all that it has to delete. Writers of events are never waited for, nor do they wait.
 create or replace function pgevict.prune(retention interval, batch integer, out deleted bigint, out more boolean)
 language plpgsql volatile security definer
 set search_path = pg_catalog, pg_temp
