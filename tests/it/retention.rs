@@ -654,3 +654,67 @@ async fn an_idle_instance_sends_two_and_a_half_statements_a_second_and_writes_he
     assert_eq!(world.text(written).await, before);
     app.pgevict.shutdown().await;
 }
+
+/// Short and long transactions, some rolled back, against a warden that prunes all the time.
+#[tokio::test]
+async fn while_the_log_is_pruned_each_committed_event_arrives_once_everywhere() {
+    let world = World::with_kv().await;
+    let mut apps = Vec::new();
+    for name in ["a", "b", "c"] {
+        apps.push(App::start(&world, name, eager).await);
+    }
+    let mut writers = Vec::new();
+    for writer in 0..5 {
+        let client = world.cluster.connect().await.unwrap();
+        writers.push(tokio::spawn(async move {
+            let mut random = fastrand::Rng::with_seed(writer);
+            let mut committed = Vec::new();
+            let until = Instant::now() + Duration::from_secs(6);
+            for n in 0.. {
+                if Instant::now() > until {
+                    break;
+                }
+                let key = format!("w{writer}-{n}");
+                client
+                    .batch_execute(&format!("begin; select pgevict.emit(array['{key}'])"))
+                    .await
+                    .unwrap();
+                let longest = if writer == 0 { 2_500 } else { 20 };
+                tokio::time::sleep(Duration::from_millis(random.u64(0..longest))).await;
+                if random.u32(0..5) == 0 {
+                    client.batch_execute("rollback").await.unwrap();
+                } else {
+                    client.batch_execute("commit").await.unwrap();
+                    committed.push(key);
+                }
+            }
+            committed
+        }));
+    }
+    let mut committed = Vec::new();
+    for writer in writers {
+        committed.extend(writer.await.unwrap());
+    }
+    committed.sort();
+    for app in &mut apps {
+        let deliveries = app.deliveries().await;
+        assert_eq!(App::resets(&deliveries), []);
+        let mut keys: Vec<_> = deliveries.iter().flat_map(keys_of).collect();
+        keys.sort();
+        assert_eq!(keys.len(), committed.len());
+        assert!(keys == committed);
+    }
+    let pruned = |apps: &[App]| apps.iter().map(|app| app.pgevict.status().pruned).sum::<u64>();
+    tokio::time::timeout(PATIENCE, async {
+        while pruned(&apps) < committed.len() as u64 {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    })
+    .await
+    .unwrap();
+    println!("{} events, all pruned", committed.len());
+    assert_eq!(world.log().await, "");
+    for app in &apps {
+        app.pgevict.shutdown().await;
+    }
+}
