@@ -4,6 +4,7 @@
 //! what an operator wrote. A program may also fill the fields itself, or read them as part of its own settings,
 //! and then calls [`Config::check`].
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use secrecy::{ExposeSecret, SecretString};
@@ -18,6 +19,9 @@ mod load;
 mod nearest;
 
 pub use address::Address;
+#[cfg(feature = "tls")]
+pub(crate) use address::Roots;
+pub(crate) use address::{Mode, Password, Server, Tls};
 
 /// Every setting of one instance.
 #[derive(Debug, Clone, Deserialize)]
@@ -28,6 +32,8 @@ pub struct Config {
     pub url: Option<SecretString>,
     /// Direct address (no pooler) for the LISTEN, fetch and warden sessions. Default: `url`.
     pub listen_url: Option<SecretString>,
+    /// File that holds the password of both addresses, alone; read at every connect, so that it can be changed.
+    pub password_file: Option<PathBuf>,
     /// Name of this instance. Default: random per process.
     pub instance_id: Option<String>,
     /// `false`: nothing listens, caches bypass, Rust emits are no-ops that say so.
@@ -52,7 +58,7 @@ pub struct Config {
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct SessionConfig {
-    /// Deadline for opening a session, from the TCP connect to the first answer.
+    /// Deadline for opening a session, from looking up the host to the first answer; several hosts share it.
     #[serde(with = "humantime_serde")]
     pub connect_timeout: Duration,
     /// Deadline of every statement, on the client's side.
@@ -176,7 +182,7 @@ impl Config {
         let url = self.url.as_ref().ok_or_else(|| {
             Error::invalid("no address is set: set `url`, --url, PGEVICT_URL or DATABASE_URL, such as postgresql://user@host/dbname")
         })?;
-        Address::parse(url.expose_secret())
+        self.read(url)
     }
 
     /// Where to listen and fetch: `listen_url`, or `url` when that is not set.
@@ -185,9 +191,14 @@ impl Config {
     /// Invalid when neither is set, or the one that counts cannot be read.
     pub fn listen_address(&self) -> Result<Address> {
         match &self.listen_url {
-            Some(url) => Address::parse(url.expose_secret()),
+            Some(url) => self.read(url),
             None => self.address(),
         }
+    }
+
+    fn read(&self, url: &SecretString) -> Result<Address> {
+        let address = Address::parse(url.expose_secret())?;
+        Ok(address.with_password_file(self.password_file.clone()))
     }
 }
 
@@ -196,6 +207,7 @@ impl Default for Config {
         Self {
             url: None,
             listen_url: None,
+            password_file: None,
             instance_id: None,
             enabled: true,
             max_staleness: Duration::from_secs(5),

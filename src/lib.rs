@@ -65,7 +65,8 @@
 //!
 //! # Features
 //!
-//! None by default. `cli`: what the `pgevict` command needs. `lab`: what demo, tests and benches run on.
+//! None by default. `tls`: encrypted sessions, by rustls with ring. `cli`: what the `pgevict` command needs, `tls`
+//! included. `lab`: what demo, tests and benches run on.
 #![warn(missing_docs)]
 
 pub mod cache;

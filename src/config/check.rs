@@ -87,8 +87,28 @@ impl Config {
         if let Some(what) = self.instance_id.as_deref().and_then(instance_id) {
             problems.push(Problem::new("instance_id", what));
         }
+        problems.extend(
+            self.password_file()
+                .map(|what| Problem::new("password_file", what)),
+        );
         self.together(&mut problems);
         problems
+    }
+
+    /// One place for the password: else an old one in an address would win or lose unnoticed.
+    fn password_file(&self) -> Option<String> {
+        let file = self.password_file.as_ref()?;
+        if file.as_os_str().is_empty() {
+            return Some("is empty: name a file, or remove it".to_owned());
+        }
+        let addresses = [("url", &self.url), ("listen_url", &self.listen_url)];
+        let twice = addresses.into_iter().find(|(_, url)| {
+            let address = url
+                .as_ref()
+                .and_then(|url| Address::parse(url.expose_secret()).ok());
+            address.is_some_and(|address| address.has_own_password())
+        });
+        twice.map(|(key, _)| format!("{key} holds a password too: remove one of the two"))
     }
 
     /// Rules over two settings; not asked when one of the two is wrong already.

@@ -1,5 +1,6 @@
 //! The table of settings: each with its key, its place in the tree and its extremes.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use secrecy::SecretString;
@@ -18,6 +19,7 @@ pub(super) struct Field {
 pub(super) enum Slot<'a> {
     Switch(&'a mut bool),
     Text(&'a mut Option<String>),
+    File(&'a mut Option<PathBuf>),
     /// Never printed.
     Secret(&'a mut Option<SecretString>),
     Time(&'a mut Duration),
@@ -101,6 +103,7 @@ const fn times(unit: Duration, n: u32) -> Duration {
 pub(super) const FIELDS: &[Field] = &[
     plain("url", |c| Slot::Secret(&mut c.url)),
     plain("listen_url", |c| Slot::Secret(&mut c.listen_url)),
+    plain("password_file", |c| Slot::File(&mut c.password_file)),
     plain("instance_id", |c| Slot::Text(&mut c.instance_id)),
     plain("enabled", |c| Slot::Switch(&mut c.enabled)),
     time("max_staleness", times(MS, 20), HOUR, |c| {

@@ -213,7 +213,8 @@ fn set(slot: Slot<'_>, value: ValueKind, from_file: bool) -> Result<(), String> 
         }
         (Slot::Switch(_), value) => return Err(wrong_type(&value, "true or false, without quotes")),
         (Slot::Text(slot), ValueKind::String(text)) => *slot = Some(text),
-        (Slot::Text(_), value) => return Err(wrong_type(&value, "text in quotes")),
+        (Slot::File(slot), ValueKind::String(text)) => *slot = Some(text.into()),
+        (Slot::Text(_) | Slot::File(_), value) => return Err(wrong_type(&value, "text in quotes")),
         (Slot::Secret(slot), ValueKind::String(text)) => *slot = Some(SecretString::from(text)),
         (Slot::Secret(_), _) => return Err("must be text in quotes".to_owned()),
         (Slot::Time(slot), ValueKind::String(text)) => *slot = time(&text)?,

@@ -11,6 +11,7 @@ fn parts(config: &Config) -> impl PartialEq + std::fmt::Debug + use<> {
     let Config {
         url,
         listen_url,
+        password_file,
         instance_id,
         enabled,
         max_staleness,
@@ -22,7 +23,13 @@ fn parts(config: &Config) -> impl PartialEq + std::fmt::Debug + use<> {
     } = config.clone();
     let secret = |secret: Option<SecretString>| secret.map(|secret| secret.expose_secret().to_owned());
     (
-        (secret(url), secret(listen_url), instance_id, enabled),
+        (
+            secret(url),
+            secret(listen_url),
+            password_file,
+            instance_id,
+            enabled,
+        ),
         (max_staleness, session, wake, feed, warden, cache),
     )
 }
@@ -158,7 +165,28 @@ fn the_listen_address_defaults_to_the_other() {
         "postgresql://u@direct:5432/u"
     );
     assert!(!format!("{:?}", Config::from_url("postgresql://u:hunter2@h/d").unwrap()).contains("hunter2"));
-    assert!(Config::from_url("host=a,b").unwrap_err().is_invalid());
+    assert!(Config::from_url("port=1,2").unwrap_err().is_invalid());
+}
+
+#[test]
+fn a_password_has_one_place() {
+    let file = ("PGEVICT_PASSWORD_FILE", "/run/p");
+    let config = load("url = \"postgresql://u@h/d\"", &[file], &[]).unwrap();
+    assert_eq!(config.password_file, Some(PathBuf::from("/run/p")));
+    let found = problems("url = \"postgresql://u:hunter2@h/d\"", &[file], &[]);
+    assert_eq!(
+        found,
+        ["PGEVICT_PASSWORD_FILE: password_file: url holds a password too: remove one of the two"]
+    );
+    let found = problems(
+        "url = \"host=h\"\nlisten_url = \"host=h password=x\"\npassword_file = \"/p\"",
+        &[],
+        &[],
+    );
+    assert_eq!(
+        found,
+        ["FILE:3: password_file: listen_url holds a password too: remove one of the two"]
+    );
 }
 
 #[test]
@@ -182,7 +210,7 @@ when_stale = \"maybe\"
 ttl = \"1m\"
 ";
     let env = [
-        ("PGEVICT_URL", "postgresql://u:hunter2@h/d?sslmode=require"),
+        ("PGEVICT_URL", "postgresql://u:hunter2@h/d?sslmode=on"),
         ("PGEVICT_CACHE_TTL", "1m"),
         ("PGEVICT_CACHE__LOAD_TIMEOUT", "30"),
         ("PGEVICT_WAKE__PROBE_TIMEOUT", "0s"),
@@ -209,7 +237,7 @@ ttl = \"1m\"
         "FILE:13: cache.capacity: -1 is not a whole number in range",
         "FILE:14: cache.when_stale: \"maybe\" is none of \"bypass\", \"serve\", \"fail\"",
         "FILE:16: cahce.ttl: unknown setting: did you mean cache.ttl?",
-        "PGEVICT_URL: url: sslmode in the address: require needs TLS, which is not supported yet: use a server in a trusted network with sslmode=disable",
+        "PGEVICT_URL: url: sslmode in the address: must be disable, allow, prefer, require, verify-ca or verify-full",
         "PGEVICT_CACHE_TTL: unknown setting: did you mean PGEVICT_CACHE__TTL?",
         "PGEVICT_CACHE__LOAD_TIMEOUT: cache.load_timeout: 30 has no unit: write \"30ms\" for milliseconds or \"30s\" for seconds",
         "PGEVICT_WAKE__PROBE_TIMEOUT: wake.probe_timeout: 0s is too little: at least 10ms",

@@ -18,6 +18,9 @@ use super::template::{self, SUPERUSER};
 use super::{keeper, processes};
 use crate::{Error, Result};
 
+mod files;
+mod standby;
+
 /// Longest wait for a server to accept connections, or to stop.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// Pause between two looks at a server that starts or stops.
@@ -98,10 +101,7 @@ impl Cluster {
         fs::create_dir(&socket).map_err(refused)?;
         cluster.owner.give(&socket)?;
         template::copy(&shared, &cluster.binaries, &cluster.owner, &cluster.data_dir())?;
-        if cluster.options.password.is_some() {
-            let rules = "local all all trust\nhost all all all scram-sha-256\nhost replication all all scram-sha-256\n";
-            fs::write(cluster.data_dir().join("pg_hba.conf"), rules).map_err(refused)?;
-        }
+        cluster.write_files()?;
         Ok(cluster)
     }
 

@@ -30,6 +30,7 @@ pub struct ClusterOptions {
     pub(super) settings: Vec<(String, String)>,
     pub(super) durable: bool,
     pub(super) password: Option<String>,
+    pub(super) files: Vec<(String, String)>,
     pub(super) binaries: Option<Binaries>,
 }
 
@@ -60,6 +61,21 @@ impl ClusterOptions {
     pub fn password(mut self, password: impl Into<String>) -> Self {
         self.password = Some(password.into());
         self
+    }
+
+    /// Puts a file into the data directory, readable by the server's user only: `pg_hba.conf`, certificates.
+    #[must_use]
+    pub fn file(mut self, name: impl Into<String>, contents: impl Into<String>) -> Self {
+        self.files.push((name.into(), contents.into()));
+        self
+    }
+
+    /// The server offers TLS with this certificate and key, both PEM. It goes on answering without TLS.
+    #[must_use]
+    pub fn tls(self, certificate: impl Into<String>, key: impl Into<String>) -> Self {
+        self.file("server.crt", certificate)
+            .file("server.key", key)
+            .setting("ssl", "on")
     }
 
     /// Uses these programs instead of those that [`Binaries::find`] finds.

@@ -63,7 +63,7 @@ fn ensure(shared: &Path, binaries: &Binaries, owner: &Owner) -> Result<PathBuf> 
 }
 
 /// Runs a command to its end; the error holds what it wrote.
-fn run(mut command: Command, what: &str) -> Result<()> {
+pub(super) fn run(mut command: Command, what: &str) -> Result<()> {
     let output = command
         .output()
         .map_err(|error| Error::refused(format!("{what} does not start")).because(error))?;

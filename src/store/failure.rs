@@ -22,6 +22,11 @@ pub(crate) fn failure(doing: &str, error: tokio_postgres::Error) -> Error {
     build(message).because(error)
 }
 
+/// True when a server refused us for who we are: user, password, certificate, rules of access.
+pub(crate) fn was_turned_away(error: &Error) -> bool {
+    error.sqlstate().is_some_and(|code| code.starts_with("28"))
+}
+
 /// True when a lock was not to be had in time: the transaction was rolled back and may be tried again.
 pub(crate) fn is_lock_timeout(error: &tokio_postgres::Error) -> bool {
     error.code() == Some(&SqlState::LOCK_NOT_AVAILABLE)

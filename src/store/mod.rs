@@ -1,6 +1,7 @@
 //! The only place that holds SQL text or names a SQL function.
 
 mod admin;
+pub(crate) mod connect;
 pub(crate) mod emit;
 pub(crate) mod epoch;
 pub(crate) mod event;
@@ -9,6 +10,7 @@ pub mod migrate;
 pub(crate) mod notify;
 pub(crate) mod record;
 pub(crate) mod session;
+pub(crate) mod tls;
 pub(crate) mod warden;
 pub mod watch;
 

@@ -4,12 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::timeout;
-use tokio_postgres::tls::NoTlsStream;
-use tokio_postgres::{Client, Connection, NoTls, Socket};
+use tokio_postgres::Client;
 use tokio_util::sync::CancellationToken;
 
 use crate::config::{Address, SessionConfig};
 use crate::error::{Error, Result};
+use crate::store::connect::{self, Driver};
 use crate::store::failure::failure;
 
 /// What a session is for; shown in `application_name`, so that a DBA knows whom he sees.
@@ -46,9 +46,6 @@ pub(crate) struct Connector {
     settings: SessionConfig,
     instance_id: Arc<str>,
 }
-
-/// The socket side of a session; nothing moves unless it is driven.
-pub(crate) type Driver = Connection<Socket, NoTlsStream>;
 
 /// Settings that hold for every session. `jit` costs tens of ms on a first fetch; a serializable feed aborts the
 /// user's transactions; a role's or database's defaults may set any of these.
@@ -133,23 +130,12 @@ impl Connector {
         Ok(session)
     }
 
-    /// Opens the socket and authenticates; the caller drives the connection.
+    /// Finds the primary, opens the socket and authenticates; the caller drives the connection.
     pub(crate) async fn connect(&self, purpose: Purpose) -> Result<(Client, Driver)> {
-        let mut config = self.address.to_postgres().clone();
         // The server keeps 63 bytes of it.
         let mut name = format!("pgevict/{}/{}", purpose.as_str(), self.instance_id);
         name.truncate(name.floor_char_boundary(63));
-        config
-            .application_name(name)
-            .connect_timeout(self.settings.connect_timeout);
-        let doing = format!("connecting to {}", self.shown());
-        match timeout(self.settings.connect_timeout, config.connect(NoTls)).await {
-            Ok(connected) => connected.map_err(|error| failure(&doing, error)),
-            Err(_) => Err(Error::unreachable(format!(
-                "{doing}: no answer within {}",
-                humantime::format_duration(self.settings.connect_timeout)
-            ))),
-        }
+        connect::connect(&self.address, &name, self.settings.connect_timeout).await
     }
 
     /// Forces the settings and refuses servers that cannot serve.
@@ -192,10 +178,7 @@ impl Connector {
             );
         }
         if row.get(1) {
-            return Err(Error::standby(format!(
-                "{} is a standby: point the address at the primary",
-                self.shown()
-            )));
+            return Err(connect::standby(&self.shown()));
         }
         Ok(())
     }

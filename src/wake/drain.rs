@@ -8,8 +8,8 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio_postgres::AsyncMessage;
 
+use crate::store::connect::Driver;
 use crate::store::notify::{PROBE_CHANNEL, WAKE_CHANNEL};
-use crate::store::session::Driver;
 use crate::wake::Signal;
 
 /// The draining task and what it has heard.

@@ -16,6 +16,7 @@ mod c24_value_the_event_cannot_hold;
 mod c28_truncate;
 mod c32_rights_of_the_writer;
 mod c34_installer_blocks_writers;
+mod c40_promoted_standby;
 mod c45_overtaken_fill;
 mod c47_cut_off;
 mod c48_old_events;

@@ -2,6 +2,7 @@
 #![allow(dead_code, unreachable_pub)]
 
 pub(crate) mod app;
+pub(crate) mod certs;
 
 use pgevict::lab::{Cluster, ClusterOptions};
 use pgevict::store::migrate::migrate;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use pgevict::config::Config;
+use pgevict::config::{Address, Config};
 use pgevict::lab::{Cluster, Relay};
 use pgevict::store::Admin;
 use tokio_postgres::{Client, NoTls};
@@ -147,7 +147,8 @@ pub(super) fn name(instance: usize) -> String {
 
 /// A connection for the demo's own statements.
 pub(super) async fn connect(url: &str) -> Result<Client> {
-    let config: tokio_postgres::Config = url.parse().context("the address")?;
+    let address = Address::parse(url)?;
+    let config = address.to_postgres();
     let (client, connection) = tokio::time::timeout(Duration::from_secs(3), config.connect(NoTls))
         .await
         .context("connecting: no answer within 3s")?
@@ -159,8 +160,14 @@ pub(super) async fn connect(url: &str) -> Result<Client> {
 /// Where the relay has to forward to, and how to write an address that leads through it.
 #[expect(clippy::type_complexity, reason = "used once, right above")]
 fn behind_relay(url: &str) -> Result<(SocketAddr, Box<dyn Fn(SocketAddr) -> String>)> {
-    use tokio_postgres::config::Host;
-    let config: tokio_postgres::Config = url.parse().context("--url")?;
+    use tokio_postgres::config::{Host, SslMode};
+    let address = Address::parse(url).context("--url")?;
+    let config = address.to_postgres();
+    if config.get_ssl_mode() == SslMode::Require || config.get_hosts().len() > 1 {
+        anyhow::bail!(
+            "--url: the demo's writers speak to one host, without TLS: name one, with sslmode=prefer"
+        );
+    }
     let port = config.get_ports().first().copied().unwrap_or(5432);
     let target = match config.get_hosts().first() {
         Some(Host::Tcp(host)) => (host.as_str(), port)

@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 
+use super::Server;
 use crate::error::{Error, Result};
 
 /// The keys and values of either form, decoded, in order.
@@ -43,9 +44,18 @@ fn url(rest: &str) -> Result<Vec<(String, String)>> {
     let (user, password) = who.split_once(':').unwrap_or((who, ""));
     add("user", user)?;
     add("password", password)?;
-    let (host, port) = host_and_port(hosts)?;
-    add("host", host)?;
-    add("port", port)?;
+    let mut lists = (Vec::new(), Vec::new());
+    for server in hosts.split(',') {
+        let (host, port) = host_and_port(server)?;
+        lists.0.push(host);
+        lists.1.push(port);
+    }
+    if lists.0.len() > 1 || !lists.0[0].is_empty() {
+        add("host", &lists.0.join(","))?;
+    }
+    if lists.1.iter().any(|port| !port.is_empty()) {
+        add("port", &lists.1.join(","))?;
+    }
     if let Some(at) = rest.find('#') {
         return Err(Error::invalid(match rest[..at].is_empty() {
             true => "the address has a # behind its host: in a password write it as %23",
@@ -73,11 +83,6 @@ fn url(rest: &str) -> Result<Vec<(String, String)>> {
 
 /// `host`, `host:port`, `[::1]:port`.
 fn host_and_port(hosts: &str) -> Result<(&str, &str)> {
-    if hosts.contains(',') {
-        return Err(Error::invalid(
-            "host in the address: several hosts are not supported yet: name one",
-        ));
-    }
     if let Some(rest) = hosts.strip_prefix('[') {
         let (host, port) = rest.split_once(']').ok_or_else(|| {
             Error::invalid("host in the address: an IPv6 address without its closing bracket")
@@ -170,25 +175,30 @@ fn value<'a>(key: &str, text: &'a str) -> Result<(String, &'a str)> {
     }
     if quoted {
         // The key may be a piece of a password too, but then it resembles no known one.
-        super::known(key)?;
+        super::fields::known(key)?;
         return Err(super::bad(key, "its closing quote is missing"));
     }
     Ok((value, ""))
 }
 
-/// `postgresql://user@host:port/dbname`, encoded so that it can be pasted; a socket folder as `%2Frun...`.
-pub(super) fn shown(user: Option<&str>, host: &str, port: u16, dbname: Option<&str>) -> String {
+/// `postgresql://user@host:port,host:port/dbname`, encoded so that it can be pasted; a socket folder as `%2Frun...`.
+pub(super) fn shown(user: Option<&str>, servers: &[Server], dbname: Option<&str>) -> String {
     let mut text = String::from("postgresql://");
     if let Some(user) = user {
         encode(user, &mut text);
         text.push('@');
     }
-    match host.contains(':') && !host.starts_with('/') {
-        true => text.extend(["[", host, "]"]),
-        false => encode(host, &mut text),
+    for (n, Server { host, port, .. }) in servers.iter().enumerate() {
+        if n > 0 {
+            text.push(',');
+        }
+        match host.contains(':') && !host.starts_with('/') {
+            true => text.extend(["[", host, "]"]),
+            false => encode(host, &mut text),
+        }
+        // Writing to a String never fails.
+        let _ = write!(text, ":{port}");
     }
-    // Writing to a String never fails.
-    let _ = write!(text, ":{port}");
     if let Some(dbname) = dbname {
         text.push('/');
         encode(dbname, &mut text);

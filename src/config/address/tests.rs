@@ -1,5 +1,8 @@
 use tokio_postgres::config::Host;
+#[cfg(feature = "tls")]
+use tokio_postgres::config::{ChannelBinding, SslMode, SslNegotiation};
 
+use super::fields::UNSUPPORTED;
 use super::*;
 
 fn parse(text: &str) -> Result<Address> {
@@ -165,7 +168,8 @@ fn no_message_holds_a_secret() {
         "postgresql://u:x@h/d?target_session_attrs=hunter2",
         "postgresql://u:x@h/d?password=hunter2&tcp_user_timeout=hunter2",
         "postgresql://u:x@h/d#hunter2",
-        "postgresql://u:hunter2@a,b/d",
+        "postgresql://u:hunter2@a,b:x/d",
+        "postgresql://u:hunter2@a:1,b:2/d?hostaddr=10.0.0.1",
         "postgresql://u:hunter2@::1/d",
         "postgresql://u:hunter2@[::1/d",
         "postgres:/u:hunter2@h/d",
@@ -197,37 +201,178 @@ fn what_is_not_supported_is_named_with_a_cure() {
         );
         assert_eq!(refused(&format!("postgresql://h/d?{key}=x")), message);
     }
-    for mode in ["require", "verify-ca", "verify-full"] {
-        let message = refused(&format!("sslmode={mode}"));
+    for target in ["standby", "prefer-standby", "read-only"] {
+        let message = refused(&format!("target_session_attrs={target}"));
         assert!(
-            message.contains(mode) && message.contains("not supported yet"),
+            message.contains(target) && message.contains("primary only"),
             "{message}"
         );
     }
-    for mode in ["disable", "allow", "prefer"] {
-        good(&format!("sslmode={mode}"));
-    }
-    assert!(refused("postgresql://h/d?ssl=true").contains("sslmode"));
-    for text in [
-        "host=a,b",
-        "postgresql://a,b/d",
-        "postgresql://a:1,b:2/d",
-        "port=1,2",
-        "hostaddr=10.0.0.1,10.0.0.2",
-    ] {
-        assert!(refused(text).contains("several hosts"), "{text}");
-    }
-    for primary in ["primary", "standby", "prefer-standby"] {
-        assert!(refused(&format!("target_session_attrs={primary}")).contains("not supported yet"));
-    }
-    assert!(refused("sslnegotiation=direct").contains("sslnegotiation"));
-    assert!(refused("channel_binding=require").contains("channel_binding"));
+    assert!(refused("target_session_attrs=x").contains("primary or read-write"));
+    assert!(refused("load_balance_hosts=x").contains("disable or random"));
     assert!(refused("client_encoding=latin1").contains("UTF8"));
     assert!(refused("host=@abstract").contains("abstract"));
     assert!(refused("appliction_name=x").contains("did you mean application_name"));
     good(
-        "client_encoding=UTF8 channel_binding=prefer sslnegotiation=postgres target_session_attrs=read-write",
+        "client_encoding=UTF8 channel_binding=prefer sslnegotiation=postgres target_session_attrs=read-write \
+         load_balance_hosts=random sslcompression=0",
     );
+    for target in ["primary", "any"] {
+        good(&format!("target_session_attrs={target}"));
+    }
+}
+
+#[test]
+fn several_hosts_keep_their_order_and_their_ports() {
+    for (text, shown) in [
+        ("host=a,b port=1,2", "a:1,b:2"),
+        ("host=a,b port=7", "a:7,b:7"),
+        ("host=a,b port=,2", "a:5432,b:2"),
+        ("host=a,,b", "a:5432,localhost:5432,b:5432"),
+        ("hostaddr=10.0.0.1,::1 port=1,2", "10.0.0.1:1,[::1]:2"),
+        ("host=/run/pg,b", "%2Frun%2Fpg:5432,b:5432"),
+        ("postgresql://a:1,b:2", "a:1,b:2"),
+        ("postgresql://a,b:2/me", "a:5432,b:2"),
+        ("postgresql://[::1]:1,b", "[::1]:1,b:5432"),
+        ("postgresql://a,b?port=3", "a:3,b:3"),
+        ("postgresql://?host=a,b&port=1,2", "a:1,b:2"),
+    ] {
+        let address = parse(text).unwrap();
+        assert_eq!(
+            address.redacted(),
+            format!("postgresql://me@{shown}/me"),
+            "{text}"
+        );
+        let again = parse(address.redacted()).unwrap();
+        assert_eq!(again.redacted(), address.redacted());
+        assert_eq!(address.to_postgres().get_hosts().len(), address.servers().len());
+    }
+    let address = parse("host=a,b hostaddr=10.0.0.1, port=1,2").unwrap();
+    let at = address.at(&address.servers()[1], Some([10, 0, 0, 2].into()));
+    assert_eq!(
+        (at.get_hosts(), at.get_ports()),
+        (&[Host::Tcp("b".into())][..], &[2][..])
+    );
+    assert_eq!(at.get_hostaddrs(), [IpAddr::from([10, 0, 0, 2])]);
+    assert_eq!(
+        address.redacted_at(&address.servers()[1]),
+        "postgresql://me@b:2/me"
+    );
+    assert!(refused("port=1,2").contains("port in the address: has 2 items, but there are 1 hosts"));
+    assert!(refused("host=a,b,c port=1,2").contains("3 hosts"));
+    assert!(refused("host=a,b hostaddr=10.0.0.1").contains("hostaddr"));
+}
+
+#[test]
+fn variables_fill_what_the_address_leaves_out() {
+    let env = |name: &str| {
+        let value = match name {
+            "PGHOST" => "env1,env2",
+            "PGPORT" => "7000",
+            "PGUSER" => "envuser",
+            "PGDATABASE" => "envdb",
+            "PGPASSWORD" => "envpw",
+            "PGSSLMODE" => "disable",
+            "PGCONNECT_TIMEOUT" => "7",
+            "PGTARGETSESSIONATTRS" => "primary",
+            "PGAPPNAME" => "ignored",
+            _ => return None,
+        };
+        Some(value.to_owned())
+    };
+    let address = Address::parse_with("", env).unwrap();
+    assert_eq!(
+        address.redacted(),
+        "postgresql://envuser@env1:7000,env2:7000/envdb"
+    );
+    assert_eq!(password(address.to_postgres()), "envpw");
+    assert!(!address.has_own_password());
+    assert_eq!(address.tls().mode, Mode::Disable);
+    assert_eq!(address.attempt_timeout(), Some(Duration::from_secs(7)));
+    assert_eq!(address.to_postgres().get_application_name(), Some("pgevict"));
+    let full = "postgresql://u:p@h:1/d?sslmode=prefer&connect_timeout=2";
+    let address = Address::parse_with(full, env).unwrap();
+    assert_eq!(address.redacted(), "postgresql://u@h:1/d");
+    assert_eq!(password(address.to_postgres()), "p");
+    assert!(address.has_own_password());
+    assert_eq!(address.tls().mode, Mode::Prefer);
+    let placed = Address::parse_with("hostaddr=10.0.0.1 port=1", env).unwrap();
+    assert_eq!(placed.redacted(), "postgresql://envuser@10.0.0.1:1/envdb");
+
+    let one = |name: &'static str, value: &'static str| {
+        Address::parse_with("user=u", move |asked| (asked == name).then(|| value.to_owned()))
+    };
+    let error = |name, value| one(name, value).unwrap_err().to_string();
+    assert_eq!(
+        error("PGPORT", "hunter2"),
+        "PGPORT: must be a number from 1 to 65535"
+    );
+    assert!(error("PGSSLMODE", "hunter2").starts_with("PGSSLMODE: must be disable"));
+    assert!(error("PGTARGETSESSIONATTRS", "standby").starts_with("PGTARGETSESSIONATTRS: standby"));
+    assert!(error("PGSERVICE", "x").contains("service files are not supported"));
+}
+
+#[cfg(feature = "tls")]
+#[test]
+fn tls_means_what_it_means_in_libpq() {
+    let tls = |text: &str| {
+        Address::parse_with(text, |name| (name == "HOME").then(|| "/home/me".to_owned()))
+            .unwrap()
+            .tls()
+            .clone()
+    };
+    let default = tls("host=h");
+    assert_eq!(default.mode, Mode::Prefer);
+    assert_eq!(
+        default.roots,
+        Roots::Default(Some("/home/me/.postgresql/root.crt".into()))
+    );
+    let client = default.client.unwrap();
+    assert!(!client.named && client.key == *"/home/me/.postgresql/postgresql.key");
+    assert!(default.sni && !tls("sslsni=0").sni);
+    let named = tls("sslmode=verify-ca sslrootcert=/ca sslcert=/c");
+    assert_eq!(
+        (named.mode, named.roots),
+        (Mode::VerifyCa, Roots::File("/ca".into()))
+    );
+    assert!(named.client.unwrap().named);
+    assert_eq!(tls("sslrootcert=system").mode, Mode::VerifyFull);
+    assert_eq!(tls("sslrootcert=system").roots, Roots::System);
+    assert_eq!(tls("postgresql://h/d?ssl=true").mode, Mode::Require);
+    assert!(refused("sslrootcert=system sslmode=require").contains("sslmode=verify-full"));
+    assert!(refused("sslnegotiation=direct").contains("sslmode=require"));
+    assert!(refused("sslcert=/c").contains("sslkey"));
+    assert!(refused("channel_binding=x").contains("channel_binding"));
+    let config = good("sslnegotiation=direct sslmode=verify-full channel_binding=require");
+    assert_eq!(config.get_ssl_negotiation(), SslNegotiation::Direct);
+    assert_eq!(config.get_ssl_mode(), SslMode::Require);
+    assert_eq!(config.get_channel_binding(), ChannelBinding::Require);
+}
+
+#[cfg(not(feature = "tls"))]
+#[test]
+fn without_the_feature_whoever_asks_for_tls_is_told_its_name() {
+    for text in [
+        "sslmode=require",
+        "sslmode=verify-ca",
+        "sslmode=verify-full",
+        "channel_binding=require",
+        "sslrootcert=/ca",
+        "sslcert=/c sslkey=/k",
+        "postgresql://h/d?ssl=true",
+    ] {
+        assert!(
+            refused(text).contains("enable the crate's feature `tls`"),
+            "{text}"
+        );
+    }
+    for text in [
+        "sslmode=disable sslrootcert=/ca",
+        "sslmode=allow",
+        "sslmode=prefer",
+    ] {
+        good(text);
+    }
 }
 
 #[test]

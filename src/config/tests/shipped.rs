@@ -49,6 +49,7 @@ fn the_table_is_complete() {
         Config {
             url,
             listen_url,
+            password_file,
             instance_id,
             enabled,
             max_staleness,
