@@ -45,6 +45,8 @@ struct Inner {
     listening: watch::Receiver<Listening>,
     tasks: TaskTracker,
     stop: CancellationToken,
+    /// Ends handlers that do not end by themselves after `stop`.
+    abandon: CancellationToken,
 }
 
 impl Drop for Inner {
@@ -144,12 +146,15 @@ impl Pgevict {
         self.0.meters.status(listening, staleness)
     }
 
-    /// Stops: no task is left, the log is no longer pinned. A second call is fine.
+    /// Stops: no task is left, the log is no longer pinned. Handlers have 10 s for what is queued for them; after that
+    /// they are dropped where they are. A second call is fine.
     pub async fn shutdown(&self) {
         self.0.stop.cancel();
         self.0.tasks.close();
         if timeout(SHUTDOWN_GRACE, self.0.tasks.wait()).await.is_err() {
-            tracing::warn!("some tasks did not stop within the grace period");
+            tracing::warn!("handlers did not end within the grace period and are dropped");
+            self.0.abandon.cancel();
+            drop(timeout(Duration::from_secs(1), self.0.tasks.wait()).await);
         }
     }
 }

@@ -100,7 +100,8 @@ impl Position {
         self.generation.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// Voids, and withdraws the cursor and the proof until the next complete fetch: called before a reset.
+    /// Voids, and withdraws the cursor and the proof until the next complete fetch: called when a reset is due; the
+    /// sinks are told of it together with that fetch.
     pub fn withdraw(&self) {
         let mut cursor = self.write();
         *cursor = None;

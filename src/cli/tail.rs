@@ -103,14 +103,15 @@ fn time(at: SystemTime) -> String {
 fn line(event: &LoggedEvent) -> String {
     let mut line = time(event.created_at);
     line += "  ";
-    line += event.kind().unwrap_or(if event.flush { "flush" } else { "-" });
+    let kind = event.kind().unwrap_or(if event.flush { "flush" } else { "-" });
+    // Escaped or quoted, so that a line break in a text cannot pass for a line of ours.
+    line += &kind.escape_debug().to_string();
     for (name, texts) in [
         ("keys", texts(&event.keys)),
         ("tags", texts(&event.tags)),
         ("prefixes", texts(&event.prefixes)),
     ] {
         if !texts.is_empty() {
-            // Quoted, so that a line break in a key cannot pass for a line of ours.
             let shown: Vec<_> = texts.iter().take(10).map(|text| format!("{text:?}")).collect();
             line += &format!("  {name} {}", shown.join(" "));
             if texts.len() > shown.len() {
@@ -143,4 +144,26 @@ fn envelope(event: &LoggedEvent) -> Value {
         "source": event.source,
         "created_at": time(event.created_at),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_of_an_event_can_pass_for_a_line_of_ours() {
+        let event = LoggedEvent {
+            xid: pgevict::snapshot::Xid(1),
+            id: 1,
+            uuid: Default::default(),
+            version: 1,
+            announced: pgevict::event::Announced::Silent,
+            created_at: SystemTime::UNIX_EPOCH,
+            event: Event::new("a.b\nreset (epoch)\x1b[2J")
+                .key(pgevict::Key::new("k\nreset (epoch)").unwrap()),
+        };
+        let line = line(&event);
+        assert!(!line.contains(char::is_control), "{line:?}");
+        assert!(line.contains("a.b"), "{line:?}");
+    }
 }

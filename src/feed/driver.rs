@@ -13,9 +13,10 @@ use crate::cache::clock::Moment;
 use crate::cache::position::Position;
 use crate::config::FeedConfig;
 use crate::error::{Error, Result};
-use crate::event::{Announced, LoggedEvent};
+use crate::event::LoggedEvent;
 use crate::feed::Sync;
 use crate::feed::pace::{Bucket, Rhythm, poll_pause};
+use crate::feed::tally::{Page, Tally};
 use crate::feed::verdict::{Beats, Known, Verdict, judge};
 use crate::sink::{Origin, Reset, Sinks};
 use crate::snapshot::{Cursor, PageSize};
@@ -55,6 +56,8 @@ pub(crate) struct Feed {
     shared: Shared,
     cursor: Option<Cursor>,
     known: Option<Known>,
+    /// A reset that the sinks have not been told of: they are once the cursor stands at the head.
+    owed: Option<Reset>,
     beats: Beats,
     beat_due: Instant,
     missed: MissedWakes,
@@ -97,6 +100,7 @@ impl Feed {
             shared,
             cursor: None,
             known: None,
+            owed: None,
             beats: Beats::default(),
             beat_due: now,
             missed: MissedWakes::default(),
@@ -141,7 +145,7 @@ impl Feed {
                 () = stop.cancelled() => break,
                 () = sleep(pause) => {}
                 // The server is back: the LISTEN session got through.
-                _ = listening.wait_for(|listening| *listening == Listening::Proved), if !self.proved() => {}
+                Ok(_) = listening.wait_for(|listening| *listening == Listening::Proved), if !self.proved() => {}
             }
         }
         self.leave().await;
@@ -210,7 +214,8 @@ impl Feed {
             tokio::select! {
                 () = signal.look() => return Ok(()),
                 _ = requests.wait_for(|request| *request > answered) => return Ok(()),
-                _ = listening.changed() => self.missed.forget(),
+                // An error: the LISTEN task is gone, and nothing will change any more.
+                Ok(()) = listening.changed() => self.missed.forget(),
                 () = sleep_until(poll_at.into()) => return Ok(()),
                 () = sleep_until(missed_at.into()) => {
                     if self.shared.signal.heard().is_some_and(|heard| heard >= sent) {
@@ -262,8 +267,9 @@ impl Feed {
                 self.beat(session).await?;
             }
         }
-        // Whoever waits for this fetch may count on the log being pinned.
-        if self.beats.acknowledged.is_none() {
+        // Whoever waits for this fetch may count on the log being pinned. When it is due, too, not only in `wait`: a
+        // session that can read but not write has not worked, and its end must not be followed by the shortest pause.
+        if self.beats.acknowledged.is_none() || Instant::now() >= self.beat_due {
             self.beat(session).await?;
         }
         self.shared.sync.complete(self.answered);
@@ -296,7 +302,12 @@ impl Feed {
                     &self.instance_id,
                     self.process,
                 )
-                .await?;
+                .await
+                .inspect_err(|error| {
+                    if error.is_timeout() {
+                        self.pages.too_large();
+                    }
+                })?;
             let base = cursor.map(Cursor::base);
             match judge(
                 &fetched.proof,
@@ -342,10 +353,19 @@ impl Feed {
     }
 
     /// Applies a page and, when it was the last one, publishes the cursor: one step for whoever attaches a sink.
-    fn apply(&self, events: Vec<LoggedEvent>, complete: Option<Moment>) {
+    ///
+    /// A reset is told here, by the fetch that found the head: what is told of it reads the database then, and
+    /// must be brought everything that it cannot have read.
+    fn apply(&mut self, events: Vec<LoggedEvent>, complete: Option<Moment>) {
         let position = &self.shared.position;
         let events: Vec<_> = events.into_iter().map(Arc::new).collect();
+        let owed = self.owed.take();
         self.shared.sinks.with(|sinks| {
+            if let Some(cause) = owed {
+                for sink in sinks {
+                    sink.reset(cause);
+                }
+            }
             if !events.is_empty() {
                 if events.iter().any(|event| event.empties_everything()) {
                     position.void();
@@ -399,45 +419,19 @@ impl Feed {
         self.answered = request;
     }
 
-    /// All that is held is void: start at the head again.
+    /// All that is held is void from now on: start at the head again, and tell the sinks then.
     fn reset(&mut self, cause: Reset) {
         tracing::warn!(cause = cause.as_str(), "reset: everything held so far is dropped");
         self.shared.meters.reset(cause.as_str());
+        if cause == Reset::Heartbeat {
+            // Whatever wrote our row may have put it ahead of us for ever.
+            self.process = Uuid::new_v4();
+        }
         self.cursor = None;
         self.known = None;
         self.beats.acknowledged = None;
         self.beat_due = Instant::now();
-        self.shared.sinks.with(|sinks| {
-            self.shared.position.withdraw();
-            for sink in sinks {
-                sink.reset(cause);
-            }
-        });
-    }
-}
-
-/// Whether more pages of the target are outstanding.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Page {
-    More,
-    Last,
-}
-
-/// What one complete fetch brought.
-#[derive(Default)]
-struct Tally {
-    pages: u64,
-    events: u64,
-    announced: u64,
-}
-
-impl Tally {
-    fn count(&mut self, events: &[LoggedEvent]) {
-        self.pages += 1;
-        self.events += events.len() as u64;
-        self.announced += events
-            .iter()
-            .filter(|event| event.announced != Announced::Silent)
-            .count() as u64;
+        self.owed.get_or_insert(cause);
+        self.shared.sinks.with(|_| self.shared.position.withdraw());
     }
 }

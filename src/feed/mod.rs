@@ -9,7 +9,7 @@
 //!     |       +----- next page of the same target
 //!     |
 //!     +-- good ---> apply to every sink, THEN publish the cursor (last page only)
-//!     +-- reset --> withdraw the position, reset every sink, start at the head again
+//!     +-- reset --> withdraw the position, find the head, reset every sink, THEN publish that head
 //! ```
 //!
 //! Inside an epoch a lost session changes nothing: the next one goes on from the same cursor.
@@ -17,6 +17,7 @@
 mod driver;
 mod pace;
 mod sync;
+mod tally;
 mod verdict;
 mod warden;
 

@@ -69,10 +69,8 @@ pub(crate) fn judge(
             _ => return Verdict::Reset(Reset::Heartbeat),
         }
     }
-    match (&proof.pruned, base) {
-        (Some(pruned), Some(base)) if !base.covers(pruned) => Verdict::Reset(Reset::Pruned),
-        // Without the meta row nothing says what has been pruned.
-        (None, Some(_)) => Verdict::Reset(Reset::Identity),
+    match base {
+        Some(base) if !base.covers(&proof.pruned) => Verdict::Reset(Reset::Pruned),
         _ => Verdict::Good(found),
     }
 }
@@ -92,7 +90,7 @@ mod tests {
     fn proof() -> Proof {
         Proof {
             snapshot: "10:20:12".parse().unwrap(),
-            pruned: Some("5:5:".parse().unwrap()),
+            pruned: "5:5:".parse().unwrap(),
             epoch: Some(Uuid::from_u128(7)),
             identity: IDENTITY,
             same_log: true,
@@ -151,7 +149,7 @@ mod tests {
             Verdict::Reset(Reset::Heartbeat)
         );
         assert_eq!(
-            judged(|proof| proof.pruned = Some("9:10:".parse().unwrap()), beats()),
+            judged(|proof| proof.pruned = "9:10:".parse().unwrap(), beats()),
             Verdict::Reset(Reset::Pruned)
         );
     }

@@ -23,7 +23,7 @@ use uuid::Uuid;
 use crate::config::WardenConfig;
 use crate::error::Result;
 use crate::status::{Listening, Meters};
-use crate::store::session::{Connector, Purpose, Session};
+use crate::store::session::{CHORE_TIMEOUT, Connector, Purpose, Session};
 use crate::store::warden;
 
 /// Claims that fit into one lease.
@@ -162,12 +162,12 @@ impl Warden {
                 renew_at = now + self.settings.claim;
             }
             if now >= chores_at {
-                warden::note_horizon(session, self.settings.retention_max).await?;
+                warden::note_horizon(session.client(), CHORE_TIMEOUT, self.settings.retention_max).await?;
                 chores_at = now + self.settings.chores;
                 pruning = true;
             }
             if pruning {
-                let step = warden::prune(session, self.settings.retention).await?;
+                let step = warden::prune(session.client(), CHORE_TIMEOUT, self.settings.retention).await?;
                 pruning = step.more;
                 self.meters.pruned.fetch_add(step.deleted, Ordering::Relaxed);
                 sleep(STEP_PAUSE).await;

@@ -200,7 +200,7 @@ fn wire(config: Config, handlers: Vec<Registered>) -> Result<(Pgevict, watch::Re
     let meters = Arc::new(Meters::default());
     let signal = Arc::new(Signal::default());
     let tasks = TaskTracker::new();
-    let stop = CancellationToken::new();
+    let (stop, abandon) = (CancellationToken::new(), CancellationToken::new());
     let (listening_here, listening) = watch::channel(Listening::Connecting);
     let (trouble_here, trouble) = watch::channel(None);
     let switch = if config.enabled { Switch::On } else { Switch::Off };
@@ -215,7 +215,7 @@ fn wire(config: Config, handlers: Vec<Registered>) -> Result<(Pgevict, watch::Re
         let backoff = Backoff::new(config.session.backoff_min, config.session.backoff_max);
         if !handlers.is_empty() {
             let spawn = |task| drop(tasks.spawn(task));
-            let handlers = Handlers::start(handlers, instance_id.clone(), &meters, &stop, spawn);
+            let handlers = Handlers::start(handlers, instance_id.clone(), &meters, &stop, &abandon, spawn);
             sinks.attach(|| Arc::new(handlers));
         }
         let session = watch::Sender::new(None);
@@ -277,6 +277,7 @@ fn wire(config: Config, handlers: Vec<Registered>) -> Result<(Pgevict, watch::Re
         listening,
         tasks,
         stop,
+        abandon,
     }));
     Ok((pgevict, trouble))
 }

@@ -9,14 +9,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
-use tokio::sync::mpsc;
+use tokio::sync::{Notify, mpsc};
 use tokio_util::sync::CancellationToken;
 
 use crate::event::LoggedEvent;
 use crate::sink::{Origin, Pattern, Reset, Sink};
 use crate::status::Meters;
 
-/// Events that wait for one handler; beyond it they are dropped and the reset handlers are told.
+/// Events that wait for one handler; beyond it they are dropped until it has handled these, and the reset handlers
+/// are told when that begins and when it is over.
 const QUEUE: usize = 10_000;
 
 /// What a handler returns: nothing, or a result whose error is logged and counted.
@@ -116,47 +117,98 @@ impl Registered {
 pub(crate) struct Handlers {
     instance_id: Arc<str>,
     running: Vec<Running>,
+    resets: Resets,
 }
 
 struct Running {
     wants: Wants,
     queue: mpsc::Sender<Item>,
-    /// Events have been dropped since the queue was last empty.
-    overflowed: Arc<AtomicBool>,
+    gap: Arc<Gap>,
+}
+
+/// Events are being dropped. While it is open none is queued, so that the handler comes to its end.
+#[derive(Default)]
+struct Gap {
+    open: AtomicBool,
+    /// Wakes a handler that emptied the queue before it could learn of the gap.
+    opened: Notify,
+}
+
+impl Gap {
+    /// True when it was not open before.
+    fn open(&self) -> bool {
+        let first = !self.open.swap(true, Ordering::AcqRel);
+        self.opened.notify_one();
+        first
+    }
+
+    fn is_open(&self) -> bool {
+        self.open.load(Ordering::Acquire)
+    }
+
+    /// True when it was open.
+    fn close(&self) -> bool {
+        self.open.swap(false, Ordering::AcqRel)
+    }
+}
+
+/// The queues of the reset handlers.
+type Resets = Arc<[mpsc::Sender<Item>]>;
+
+fn tell(resets: &Resets, cause: Reset) {
+    for queue in resets.iter() {
+        // A full queue of resets says the same already.
+        drop(queue.try_send(Item::Reset(cause)));
+    }
 }
 
 impl Handlers {
-    /// Starts a task for each handler through `spawn`.
+    /// Starts a task for each handler through `spawn`. At `stop` they handle what is queued and end; at `abandon`
+    /// they end where they are.
     pub(crate) fn start(
         registered: Vec<Registered>,
         instance_id: Arc<str>,
         meters: &Arc<Meters>,
         stop: &CancellationToken,
+        abandon: &CancellationToken,
         spawn: impl Fn(BoxFuture<'static, ()>),
     ) -> Self {
+        let (queues, items): (Vec<_>, Vec<_>) = registered.iter().map(|_| mpsc::channel(QUEUE)).unzip();
+        let of_resets = registered.iter().zip(&queues);
+        let of_resets = of_resets.filter(|(handler, _)| matches!(handler.wants, Wants::Resets));
+        let resets: Resets = of_resets.map(|(_, queue)| queue.clone()).collect();
         let running = registered
             .into_iter()
-            .map(|handler| {
-                let (queue, items) = mpsc::channel(QUEUE);
-                let overflowed = Arc::new(AtomicBool::new(false));
+            .zip(queues.into_iter().zip(items))
+            .map(|(handler, (queue, items))| {
+                let gap = Arc::new(Gap::default());
                 let Registered { name, wants, call } = handler;
-                let work = work(
+                let worker = Worker {
                     name,
                     call,
                     items,
-                    overflowed.clone(),
-                    meters.clone(),
-                    stop.clone(),
+                    gap: gap.clone(),
+                    resets: resets.clone(),
+                    meters: meters.clone(),
+                };
+                let (stop, abandon) = (stop.clone(), abandon.clone());
+                spawn(
+                    async move {
+                        tokio::select! {
+                            () = worker.run(stop) => {}
+                            () = abandon.cancelled() => {}
+                        }
+                    }
+                    .boxed(),
                 );
-                spawn(work.boxed());
-                Running {
-                    wants,
-                    queue,
-                    overflowed,
-                }
+                Running { wants, queue, gap }
             })
             .collect();
-        Self { instance_id, running }
+        Self {
+            instance_id,
+            running,
+            resets,
+        }
     }
 
     fn hand_over(&self, event: &Arc<LoggedEvent>) {
@@ -167,15 +219,16 @@ impl Handlers {
                 Wants::Events(pattern, whose) => pattern.matches(event) && !(own && *whose == Whose::Others),
                 Wants::Resets => false,
             };
-            if wanted && handler.queue.try_send(Item::Event(event.clone())).is_err() {
-                overflow |= !handler.overflowed.swap(true, Ordering::Relaxed);
+            if wanted && !handler.gap.is_open() && handler.queue.try_send(Item::Event(event.clone())).is_err()
+            {
+                overflow |= handler.gap.open();
             }
         }
         if overflow {
             tracing::warn!(
                 "a handler is too slow for its queue: events are dropped, reset handlers are told"
             );
-            self.reset(Reset::Overflow);
+            tell(&self.resets, Reset::Overflow);
         }
     }
 }
@@ -189,42 +242,52 @@ impl Sink for Handlers {
     }
 
     fn reset(&self, cause: Reset) {
-        for handler in &self.running {
-            if matches!(handler.wants, Wants::Resets) {
-                // A full queue of resets says the same already.
-                drop(handler.queue.try_send(Item::Reset(cause)));
-            }
-        }
+        tell(&self.resets, cause);
     }
 }
 
-async fn work(
+/// One handler and its queue.
+struct Worker {
     name: String,
     call: Call,
-    mut items: mpsc::Receiver<Item>,
-    overflowed: Arc<AtomicBool>,
+    items: mpsc::Receiver<Item>,
+    gap: Arc<Gap>,
+    resets: Resets,
     meters: Arc<Meters>,
-    stop: CancellationToken,
-) {
-    loop {
-        let item = tokio::select! {
-            biased;
-            item = items.recv() => item,
-            () = stop.cancelled() => None,
-        };
-        let Some(item) = item else { return };
-        let called = AssertUnwindSafe(async { call(item).await }).catch_unwind().await;
+}
+
+impl Worker {
+    /// Handles what comes until stopped; what is queued by then is still handled.
+    async fn run(mut self, stop: CancellationToken) {
+        loop {
+            // The order of the two looks matters: while the gap is open nothing is queued.
+            if self.gap.is_open() && self.items.is_empty() && self.gap.close() {
+                // Whoever reloaded when the gap opened has not seen what was dropped after that.
+                tell(&self.resets, Reset::Overflow);
+            }
+            let item = tokio::select! {
+                biased;
+                item = self.items.recv() => item,
+                () = self.gap.opened.notified() => continue,
+                () = stop.cancelled() => None,
+            };
+            let Some(item) = item else { return };
+            self.handle(item).await;
+        }
+    }
+
+    async fn handle(&self, item: Item) {
+        let called = AssertUnwindSafe(async { (self.call)(item).await })
+            .catch_unwind()
+            .await;
         let problem = match called {
             Ok(Ok(())) => None,
             Ok(Err(error)) => Some(error.to_string()),
             Err(panic) => Some(format!("panicked: {}", panic_text(&*panic))),
         };
         if let Some(error) = problem {
-            meters.handler_failed(&name);
-            tracing::error!(handler = name, error, "handler failed; the others go on");
-        }
-        if items.is_empty() {
-            overflowed.store(false, Ordering::Relaxed);
+            self.meters.handler_failed(&self.name);
+            tracing::error!(handler = self.name, error, "handler failed; the others go on");
         }
     }
 }
@@ -235,4 +298,73 @@ fn panic_text(panic: &(dyn Any + Send)) -> &str {
         .copied()
         .or_else(|| panic.downcast_ref::<String>().map(String::as_str))
         .unwrap_or("no message")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, SystemTime};
+
+    use tokio::sync::Semaphore;
+    use tokio::time::timeout;
+
+    use super::*;
+    use crate::event::{Announced, Event};
+    use crate::snapshot::Xid;
+
+    fn event() -> Arc<LoggedEvent> {
+        Arc::new(LoggedEvent {
+            xid: Xid(1),
+            id: 1,
+            uuid: uuid::Uuid::nil(),
+            version: 1,
+            announced: Announced::Silent,
+            created_at: SystemTime::UNIX_EPOCH,
+            event: Event::new("x"),
+        })
+    }
+
+    /// A reset handler that reloads at the first dropped event would be stale for ever if it never heard of the later.
+    #[tokio::test]
+    async fn the_reset_handlers_are_told_again_after_the_last_dropped_event() {
+        let permits = Arc::new(Semaphore::new(0));
+        let (told_here, mut told) = mpsc::unbounded_channel();
+        let (handled_here, mut handled) = mpsc::unbounded_channel();
+        let slow = permits.clone();
+        let registered = vec![
+            Registered::on_events(Pattern::new("*").unwrap(), Whose::Everybodys, move |event| {
+                let (slow, handled) = (slow.clone(), handled_here.clone());
+                async move {
+                    slow.acquire().await.unwrap().forget();
+                    let _ = handled.send(event.id);
+                }
+            }),
+            Registered::on_resets(move |cause| {
+                let told = told_here.clone();
+                async move {
+                    let _ = told.send(cause);
+                }
+            }),
+        ];
+        let stop = CancellationToken::new();
+        let handlers = Handlers::start(
+            registered,
+            Arc::from("a"),
+            &Arc::default(),
+            &stop,
+            &stop,
+            |work| drop(tokio::spawn(work)),
+        );
+        let soon = Duration::from_secs(5);
+        handlers.apply(&vec![event(); QUEUE + 2], Origin::Feed);
+        assert_eq!(timeout(soon, told.recv()).await.unwrap(), Some(Reset::Overflow));
+        // Dropped after the reset handler has reloaded.
+        handlers.apply(&[event()], Origin::Feed);
+        permits.add_permits(2 * QUEUE);
+        assert_eq!(timeout(soon, told.recv()).await.unwrap(), Some(Reset::Overflow));
+        while handled.try_recv().is_ok() {}
+        handlers.apply(&[event()], Origin::Feed);
+        assert_eq!(timeout(soon, handled.recv()).await.unwrap(), Some(1));
+        assert!(told.try_recv().is_err());
+        stop.cancel();
+    }
 }

@@ -66,7 +66,8 @@ pub trait Sink: Send + Sync + 'static {
     /// The cursor that sees every batch handed over so far has been published.
     fn published(&self, _cursor: &Arc<Snapshot>) {}
 
-    /// All that was held before is void.
+    /// All that was held before is void. Whatever is committed later than this call will be applied: what is read
+    /// from now on may be held again.
     fn reset(&self, cause: Reset);
 
     /// False once nobody can observe it any more; it is then let go when the next sink is attached.

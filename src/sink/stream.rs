@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 
-use tokio::sync::mpsc;
+use tokio::sync::{Notify, mpsc};
 use tokio_util::sync::CancellationToken;
 
 use crate::event::LoggedEvent;
@@ -30,8 +30,14 @@ pub struct Subscription {
 }
 
 /// What did not fit into the queue: 0 nothing, else a reset is owed.
+///
+/// While it is owed no event is queued, so an empty queue means that the follower stands at the gap.
 #[derive(Debug, Default)]
-struct Gap(AtomicU8);
+struct Gap {
+    owed: AtomicU8,
+    /// Wakes a follower that emptied the queue before it could learn of the gap.
+    opened: Notify,
+}
 
 impl Gap {
     const RESETS: [Reset; 5] = [
@@ -44,11 +50,16 @@ impl Gap {
 
     fn owe(&self, cause: Reset) {
         let code = Self::RESETS.iter().position(|known| *known == cause).unwrap_or(0) as u8 + 1;
-        self.0.store(code, Ordering::Release);
+        self.owed.store(code, Ordering::Release);
+        self.opened.notify_one();
+    }
+
+    fn is_open(&self) -> bool {
+        self.owed.load(Ordering::Acquire) != 0
     }
 
     fn settle(&self) -> Option<Reset> {
-        match self.0.swap(0, Ordering::AcqRel) {
+        match self.owed.swap(0, Ordering::AcqRel) {
             0 => None,
             code => Some(Self::RESETS[usize::from(code) - 1]),
         }
@@ -58,17 +69,21 @@ impl Gap {
 impl Subscription {
     /// The next delivery; `None` once the instance has stopped.
     pub async fn next(&mut self) -> Option<Delivery> {
-        // What is queued came before the gap.
-        if self.queue.is_empty()
-            && let Some(cause) = self.gap.settle()
-        {
-            return Some(Delivery::Reset(cause));
-        }
-        tokio::select! {
-            biased;
-            delivery = self.queue.recv() => delivery,
-            // What was queued has been handed out by now.
-            () = self.stop.cancelled() => None,
+        loop {
+            // What is queued came before the gap. The order of the two looks matters: see `Gap`.
+            if self.gap.is_open()
+                && self.queue.is_empty()
+                && let Some(cause) = self.gap.settle()
+            {
+                return Some(Delivery::Reset(cause));
+            }
+            tokio::select! {
+                biased;
+                delivery = self.queue.recv() => return delivery,
+                () = self.gap.opened.notified() => {}
+                // Caches hold the feed's end of the queue as well, so the queue does not close by itself.
+                () = self.stop.cancelled() => return None,
+            }
         }
     }
 }
@@ -79,7 +94,7 @@ pub(crate) struct Stream {
     gap: Arc<Gap>,
 }
 
-/// Both ends; `stop`: the instance has stopped.
+/// Both ends; the follower's ends at `stop`, after what is queued by then.
 pub(crate) fn stream(stop: CancellationToken) -> (Stream, Subscription) {
     let (sender, receiver) = mpsc::channel(QUEUE);
     let gap = Arc::new(Gap::default());
@@ -102,7 +117,7 @@ impl Sink for Stream {
         }
         for event in events {
             // After a gap nothing is queued before the follower has heard of it.
-            if self.gap.0.load(Ordering::Acquire) != 0 {
+            if self.gap.is_open() {
                 return;
             }
             if let Err(mpsc::error::TrySendError::Full(_)) =
@@ -166,5 +181,19 @@ mod tests {
         assert!(subscription.next().await.is_none());
         drop(subscription);
         assert!(!stream.is_live());
+    }
+
+    /// The follower empties the queue between the feed's finding it full and its saying so.
+    #[tokio::test]
+    async fn a_follower_that_waits_already_is_told_of_the_gap() {
+        let (stream, mut subscription) = stream(CancellationToken::new());
+        let waiting = tokio::spawn(async move { subscription.next().await });
+        tokio::task::yield_now().await;
+        stream.gap.owe(Reset::Overflow);
+        let told = tokio::time::timeout(std::time::Duration::from_secs(5), waiting).await;
+        assert!(matches!(
+            told.unwrap().unwrap(),
+            Some(Delivery::Reset(Reset::Overflow))
+        ));
     }
 }

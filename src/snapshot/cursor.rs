@@ -146,6 +146,11 @@ impl PageSize {
         self.next
     }
 
+    /// Learns that a page could not be had in time: the next ones ask for a quarter, if need be for a single event.
+    pub fn too_large(&mut self) {
+        self.next = (self.next / 4).max(1);
+    }
+
     /// Learns from a page that returned `events` events: doubles when it came full, else starts over. Returns
     /// whether it was full, as [`Cursor::after_fetch`] wants to know it.
     pub fn learn(&mut self, events: usize) -> bool {

@@ -3,17 +3,18 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio_postgres::Client;
 use tokio_postgres::types::Type;
+use tokio_postgres::{Client, IsolationLevel, Transaction};
 
 use crate::config::Config;
 use crate::error::Result;
 use crate::event::Event;
 use crate::snapshot::Xid;
+use crate::store::emit;
 use crate::store::migrate::{self, Migrated, Uninstalled};
-use crate::store::session::{Connector, Purpose, Session};
+use crate::store::session::{ADMIN_TIMEOUT, Connector, Purpose, Session, bounded};
+use crate::store::warden;
 use crate::store::watch::{self, LOCK_LIMIT, Watch, WatchDefinition, Watched};
-use crate::store::{emit, failure::failure, warden};
 
 /// What [`Admin::prune`] did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -74,7 +75,10 @@ impl Admin {
     /// Invalid when the event is refused, refused without the right to emit.
     pub async fn emit(&mut self, event: &Event) -> Result<Xid> {
         event.check()?;
-        emit::emit(self.client(), event, None).await
+        let transaction = self.begin().await?;
+        let xid = emit::emit(&transaction, event, None).await?;
+        bounded(ADMIN_TIMEOUT, "emitting", transaction.commit()).await?;
+        Ok(xid)
     }
 
     /// Prunes the log: notes how far it is, then removes what is older than `retention` and read by every live instance.
@@ -84,10 +88,14 @@ impl Admin {
     /// # Errors
     /// Refused without the role `pgevict_instance` or `pgevict_admin`, or if pgevict is not installed.
     pub async fn prune(&mut self, retention: Duration, retention_max: Duration) -> Result<Pruned> {
-        warden::note_horizon(&self.0, retention_max.max(retention)).await?;
+        let transaction = self.begin().await?;
+        warden::note_horizon(&transaction, ADMIN_TIMEOUT, retention_max.max(retention)).await?;
+        bounded(ADMIN_TIMEOUT, "noting how far the log is", transaction.commit()).await?;
         let mut pruned = Pruned { deleted: 0, steps: 0 };
         loop {
-            let step = warden::prune(&self.0, retention).await?;
+            let transaction = self.begin().await?;
+            let step = warden::prune(&transaction, ADMIN_TIMEOUT, retention).await?;
+            bounded(ADMIN_TIMEOUT, "pruning", transaction.commit()).await?;
             pruned.deleted += step.deleted;
             pruned.steps += 1;
             if !step.more {
@@ -101,10 +109,22 @@ impl Admin {
     /// # Errors
     /// Invalid for another mode, refused without the role `pgevict_admin`.
     pub async fn set_wake(&mut self, mode: &str) -> Result<()> {
-        self.client()
-            .query_typed("select pgevict.set_wake($1)", &[(&mode, Type::TEXT)])
-            .await
-            .map(drop)
-            .map_err(|error| failure("setting the wake mode", error))
+        let doing = "setting the wake mode";
+        let transaction = self.begin().await?;
+        let parameters = [(&mode as _, Type::TEXT)];
+        let set = transaction.query_typed("select pgevict.set_wake($1)", &parameters);
+        bounded(ADMIN_TIMEOUT, doing, set).await?;
+        bounded(ADMIN_TIMEOUT, doing, transaction.commit()).await
+    }
+
+    /// A transaction of our own settings, whatever the role's defaults are.
+    async fn begin(&mut self) -> Result<Transaction<'_>> {
+        let begun = self
+            .client()
+            .build_transaction()
+            .isolation_level(IsolationLevel::ReadCommitted)
+            .read_only(false)
+            .start();
+        bounded(ADMIN_TIMEOUT, "beginning a transaction", begun).await
     }
 }

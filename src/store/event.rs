@@ -18,6 +18,7 @@ use crate::event::{Announced, Event, Key, LoggedEvent, Prefix, Tag};
 use crate::snapshot::{Cursor, Snapshot, Xid};
 use crate::store::epoch::Identity;
 use crate::store::failure::failure;
+use crate::store::migrate::schema_version;
 use crate::store::record::Record;
 use crate::store::session::Session;
 
@@ -29,7 +30,7 @@ use crate::store::session::Session;
 /// A setting that was set and then discarded reads as empty text.
 const FETCH: &str = r#"
 select null::xid8 as xid, null::int8 as id,
-       row(pg_current_snapshot(), meta.pruned, clock_timestamp(), heartbeat.sequence,
+       row(meta.least_reader, pg_current_snapshot(), meta.pruned, clock_timestamp(), heartbeat.sequence,
            epoch.epoch, epoch.system_identifier, epoch.database, epoch.event_table,
            coalesce(nullif(current_setting('pgevict.system_identifier', true), '')::int8,
              (pg_control_system()).system_identifier),
@@ -83,8 +84,8 @@ const FETCH_TYPES: [Type; 10] = [
 pub(crate) struct Proof {
     /// Snapshot of the statement.
     pub(crate) snapshot: Snapshot,
-    /// Every event that this sees may be gone. `None`: the meta row is missing.
-    pub(crate) pruned: Option<Snapshot>,
+    /// Every event that this sees may be gone.
+    pub(crate) pruned: Snapshot,
     /// `None`: the server lost what it kept in memory.
     pub(crate) epoch: Option<Uuid>,
     /// Which log this really is.
@@ -196,7 +197,23 @@ fn decode(rows: Vec<Row>) -> Result<Fetched> {
     Ok(Fetched { proof, events })
 }
 
+/// Refuses a log that says nothing of what has been pruned, or that only a newer pgevict understands.
+fn may_be_read(least_reader: Option<i32>) -> Result<()> {
+    match least_reader {
+        None => Err(Error::refused(
+            "pgevict.meta is empty: uninstall pgevict and migrate again",
+        )),
+        Some(least) if least > schema_version() => Err(Error::refused(format!(
+            "the database needs a pgevict that knows schema version {least} at least, and this one knows {}: use a \
+             newer pgevict",
+            schema_version()
+        ))),
+        Some(_) => Ok(()),
+    }
+}
+
 fn decode_proof(mut said: Record<'_>) -> Result<Proof> {
+    may_be_read(said.next()?)?;
     let (snapshot, pruned, clock, heartbeat) = (said.next()?, said.next()?, said.next()?, said.next()?);
     let epoch = said.next()?;
     let stored: (Option<i64>, Option<u32>, Option<u32>) = (said.next()?, said.next()?, said.next()?);
@@ -229,23 +246,32 @@ fn decode_event(xid: Xid, id: i64, mut said: Record<'_>) -> Result<LoggedEvent> 
         version: said.next()?,
         announced: Announced::from_code(said.next()?),
         created_at: said.next()?,
-        event: Event {
-            flush: said.next()?,
-            keys: said.texts()?.map(Key::stored).collect(),
-            tags: said.texts()?.map(Tag::stored).collect(),
-            prefixes: said.texts()?.map(Prefix::stored).collect(),
-            kind: said.next()?,
-            entity_type: said.next()?,
-            entity_id: said.next()?,
-            // JSON that this side cannot represent (depth, numbers) makes nothing stale: it is left out.
-            changes: said
-                .raw()?
-                .read::<Option<Json<serde_json::Value>>>()
-                .ok()
-                .flatten()
-                .map(|json| json.0),
-            source: said.next()?,
-        },
+        event: decode_content(said).unwrap_or_else(|error| {
+            // Texts that are no UTF-8, from a SQL_ASCII database: who knows what they make stale. To fail here would
+            // be to fail at every try.
+            tracing::warn!(%error, "an event cannot be read and is applied as a flush");
+            Event::flush()
+        }),
+    })
+}
+
+fn decode_content(mut said: Record<'_>) -> Result<Event> {
+    Ok(Event {
+        flush: said.next()?,
+        keys: said.texts()?.map(Key::stored).collect(),
+        tags: said.texts()?.map(Tag::stored).collect(),
+        prefixes: said.texts()?.map(Prefix::stored).collect(),
+        kind: said.next()?,
+        entity_type: said.next()?,
+        entity_id: said.next()?,
+        // JSON that this side cannot represent (depth, numbers) makes nothing stale: it is left out.
+        changes: said
+            .raw()?
+            .read::<Option<Json<serde_json::Value>>>()
+            .ok()
+            .flatten()
+            .map(|json| json.0),
+        source: said.next()?,
     })
 }
 

@@ -2,17 +2,24 @@
 
 use tokio_postgres::error::{DbError, SqlState};
 
+use std::error::Error as _;
+
 use crate::error::Error;
 
 /// The error of one step, such as `watching products`; the server's own message and hint are part of it.
 pub(crate) fn failure(doing: &str, error: tokio_postgres::Error) -> Error {
     let Some(server) = error.as_db_error() else {
-        let what = if error.is_closed() {
-            "the connection is closed"
-        } else {
-            "the connection failed"
+        if error.is_closed() {
+            return Error::unreachable(format!("{doing}: the connection is closed")).because(error);
+        }
+        let cause = error
+            .source()
+            .map_or_else(|| error.to_string(), |cause| cause.to_string());
+        let build: Build = match is_of_the_address(&error) {
+            true => Error::refused,
+            false => Error::unreachable,
         };
-        return Error::unreachable(format!("{doing}: {what}")).because(error);
+        return build(format!("{doing}: {cause}")).because(error);
     };
     let (build, cure) = class_of(server);
     let message = match server.hint().or(cure) {
@@ -31,6 +38,12 @@ pub(crate) fn was_turned_away(error: &Error) -> bool {
 pub(crate) fn is_lock_timeout(error: &tokio_postgres::Error) -> bool {
     error.code() == Some(&SqlState::LOCK_NOT_AVAILABLE)
         || error.code() == Some(&SqlState::T_R_DEADLOCK_DETECTED)
+}
+
+/// True when the driver gave up because of what the address says or lacks, such as a password. It offers no predicate.
+fn is_of_the_address(error: &tokio_postgres::Error) -> bool {
+    let text = error.to_string();
+    text.starts_with("invalid configuration") || text.starts_with("authentication error")
 }
 
 type Build = fn(String) -> Error;

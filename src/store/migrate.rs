@@ -167,7 +167,13 @@ pub async fn uninstall(client: &mut Client, lock_limit: Duration) -> Result<Unin
     }
     let mut retry = watch::Retry::new(lock_limit);
     loop {
-        let transaction = client.transaction().await.map_err(uninstalling)?;
+        let transaction = client
+            .build_transaction()
+            .isolation_level(IsolationLevel::ReadCommitted)
+            .read_only(false)
+            .start()
+            .await
+            .map_err(uninstalling)?;
         match transaction.batch_execute(DROP).await {
             Ok(()) => {
                 transaction.commit().await.map_err(uninstalling)?;
@@ -187,6 +193,11 @@ pub async fn uninstall(client: &mut Client, lock_limit: Duration) -> Result<Unin
     })
 }
 
+/// Version of the tables that this binary knows.
+pub(crate) fn schema_version() -> i32 {
+    script::schema_version()
+}
+
 const FIND: &str = "select 1 from pg_catalog.pg_class c join pg_catalog.pg_namespace n on n.oid = c.relnamespace \
      where n.nspname = 'pgevict' and c.relname = 'meta'";
 
@@ -199,7 +210,7 @@ const SERVER: &str = "select pg_catalog.current_setting('server_version_num')::i
 const MISSING_ROLES: &str = "select w.name from pg_catalog.unnest($1) with ordinality w (name, n) \
      where not exists (select from pg_catalog.pg_roles r where r.rolname = w.name) order by w.n";
 
-const DROP: &str = "set local lock_timeout = '100ms'; set local search_path = pg_catalog, pg_temp; \
+const DROP: &str = "set local lock_timeout = '100ms'; set local statement_timeout = '60s'; set local search_path = pg_catalog, pg_temp; \
      drop schema pgevict cascade";
 
 fn migrating(error: tokio_postgres::Error) -> Error {

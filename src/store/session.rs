@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 use tokio_postgres::Client;
-use tokio_util::sync::CancellationToken;
+use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::config::{Address, SessionConfig};
 use crate::error::{Error, Result};
@@ -47,8 +47,8 @@ pub(crate) struct Connector {
     instance_id: Arc<str>,
 }
 
-/// Settings that hold for every session. `jit` costs tens of ms on a first fetch; a serializable feed aborts the
-/// user's transactions; a role's or database's defaults may set any of these.
+/// Settings that hold for every session of an instance. `jit` costs tens of ms on a first fetch; a serializable feed
+/// aborts the user's transactions; a role's or database's defaults may set any of these.
 const FORCED: &str = "
   set default_transaction_isolation = 'read committed';
   set default_transaction_read_only = off;
@@ -64,14 +64,22 @@ const FORCED: &str = "
   set tcp_user_timeout = 20000;
 ";
 
-/// A session of ours resolves no name of the user's; an administrator's finds tables as in psql.
-const FORCED_FOR_OURS: &str = "set search_path = pg_catalog, pg_temp;";
+/// A session of ours resolves no name of the user's. What it writes
+/// (heartbeats, an epoch) is void after a crash or failover anyway, so no commit of it waits for a standby: such a wait
+/// ends with no deadline and no closed socket, and every reconnect would leave one more backend behind.
+const FORCED_FOR_OURS: &str = "
+  set search_path = pg_catalog, pg_temp;
+  set synchronous_commit = local;
+";
 
-/// The fetch reads by index whatever the statistics say, and is planned once.
+/// The fetch reads by index whatever the statistics say, and is planned once. In a SQL_ASCII database the server would
+/// refuse to send a text that is no UTF-8, and with it every event behind it: judging the bytes is left to us.
 const FORCED_FOR_FETCH: &str = "
   set plan_cache_mode = force_generic_plan;
   set enable_seqscan = off;
   set enable_bitmapscan = off;
+  select pg_catalog.set_config('client_encoding', 'SQL_ASCII', false)
+   where pg_catalog.current_setting('server_encoding') = 'SQL_ASCII';
 ";
 
 /// Notes, in the server process itself, the part of the identity that cannot change while that process lives: each fetch
@@ -86,9 +94,11 @@ const REMEMBER_IDENTITY: &str = "
 /// Oldest server that is served: since 15 every NOTIFY signals at its commit.
 const OLDEST_SERVER: i32 = 150_000;
 /// Deadline of an administrative statement: installing waits for locks on user tables.
-const ADMIN_TIMEOUT: Duration = Duration::from_secs(120);
+pub(crate) const ADMIN_TIMEOUT: Duration = Duration::from_secs(120);
 /// Deadline of a chore, which deletes many rows; well below the time after which the office falls vacant.
-const CHORE_TIMEOUT: Duration = Duration::from_secs(10);
+pub(crate) const CHORE_TIMEOUT: Duration = Duration::from_secs(10);
+/// Time for the driver of a dropped session to say goodbye to the server.
+const FAREWELL: Duration = Duration::from_secs(1);
 /// First server version that is not tested.
 const UNTESTED_SERVER: i32 = 190_000;
 
@@ -115,18 +125,27 @@ impl Connector {
     pub(crate) async fn open(&self, purpose: Purpose) -> Result<Session> {
         let (client, driver) = self.connect(purpose).await?;
         let mut session = Session::new(client, self.settings.statement_timeout);
-        let ended = session.ended.clone();
+        let (ended, gone) = (session.ended.clone(), session.gone.clone());
         tokio::spawn(async move {
-            // Why it ended reaches the caller through the client's next statement.
-            drop(driver.await);
+            let abandoned = async {
+                gone.cancelled().await;
+                sleep(FAREWELL).await;
+            };
+            tokio::select! {
+                // Why it ended reaches the caller through the client's next statement.
+                done = driver => drop(done),
+                // The driver alone would wait for the answer to a statement that was given up, if need be for ever.
+                () = abandoned => {}
+            }
             ended.cancel();
         });
-        match purpose {
-            Purpose::Admin => session.statement_timeout = ADMIN_TIMEOUT,
-            Purpose::Warden => session.statement_timeout = session.statement_timeout.max(CHORE_TIMEOUT),
-            Purpose::Listen | Purpose::Fetch | Purpose::Probe => {}
+        if purpose == Purpose::Warden {
+            session.statement_timeout = session.statement_timeout.max(CHORE_TIMEOUT);
         }
         self.prepare(&session, purpose).await?;
+        if purpose == Purpose::Admin {
+            session.statement_timeout = ADMIN_TIMEOUT;
+        }
         Ok(session)
     }
 
@@ -142,9 +161,9 @@ impl Connector {
     pub(crate) async fn prepare(&self, session: &Session, purpose: Purpose) -> Result<()> {
         let deadline_ms = session.statement_timeout.as_millis().max(1);
         let settings = match purpose {
-            // May run through a pooler, where session settings would leak to other clients.
-            Purpose::Probe => String::new(),
-            Purpose::Admin => FORCED.to_owned(),
+            // May run through a pooler, where session settings would leak to other clients: what is administered
+            // sets what it needs for its own transactions.
+            Purpose::Probe | Purpose::Admin => String::new(),
             Purpose::Listen | Purpose::Warden => format!("{FORCED}{FORCED_FOR_OURS}"),
             Purpose::Fetch => format!("{FORCED}{FORCED_FOR_OURS}{FORCED_FOR_FETCH}{REMEMBER_IDENTITY}"),
         };
@@ -190,14 +209,20 @@ pub(crate) struct Session {
     client: Client,
     statement_timeout: Duration,
     ended: CancellationToken,
+    /// Cancelled when the session is dropped.
+    gone: CancellationToken,
+    _gone: DropGuard,
 }
 
 impl Session {
     pub(crate) fn new(client: Client, statement_timeout: Duration) -> Self {
+        let gone = CancellationToken::new();
         Self {
             client,
             statement_timeout,
             ended: CancellationToken::new(),
+            _gone: gone.clone().drop_guard(),
+            gone,
         }
     }
 
@@ -227,12 +252,40 @@ impl Session {
         doing: &str,
         statement: impl Future<Output = Result<T, tokio_postgres::Error>>,
     ) -> Result<T> {
-        match timeout(self.statement_timeout, statement).await {
-            Ok(done) => done.map_err(|error| failure(doing, error)),
-            Err(_) => Err(Error::timeout(format!(
-                "{doing}: no answer within {}",
-                humantime::format_duration(self.statement_timeout)
-            ))),
-        }
+        bounded(self.statement_timeout, doing, statement).await
+    }
+
+    /// Awaits a statement that may take long, with a deadline of its own here and at the server.
+    pub(crate) async fn bounded_by<T>(
+        &self,
+        deadline: Duration,
+        doing: &str,
+        statement: impl Future<Output = Result<T, tokio_postgres::Error>>,
+    ) -> Result<T> {
+        let client = &self.client;
+        let at_server = async |time: Duration| {
+            client
+                .batch_execute(&format!("set statement_timeout = {}", time.as_millis().max(1)))
+                .await
+        };
+        self.bounded(doing, at_server(deadline)).await?;
+        let done = bounded(deadline, doing, statement).await?;
+        self.bounded(doing, at_server(self.statement_timeout)).await?;
+        Ok(done)
+    }
+}
+
+/// Awaits a statement within a deadline.
+pub(crate) async fn bounded<T>(
+    deadline: Duration,
+    doing: &str,
+    statement: impl Future<Output = Result<T, tokio_postgres::Error>>,
+) -> Result<T> {
+    match timeout(deadline, statement).await {
+        Ok(done) => done.map_err(|error| failure(doing, error)),
+        Err(_) => Err(Error::timeout(format!(
+            "{doing}: no answer within {}",
+            humantime::format_duration(deadline)
+        ))),
     }
 }

@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
+use tokio_postgres::GenericClient;
 use tokio_postgres::types::Type;
 use uuid::Uuid;
 
-use crate::error::Result;
-use crate::store::session::Session;
+use crate::error::{Error, Result};
+use crate::store::session::{Session, bounded};
 
 /// Most events that one step deletes: some tens of ms.
 const BATCH: i32 = 2_000;
@@ -57,30 +58,33 @@ pub(crate) async fn release(session: &Session, instance_id: &str, process: Uuid)
 }
 
 /// Stores how far the log is now, and drops positions and heartbeats that have served their time.
-pub(crate) async fn note_horizon(session: &Session, retention_max: Duration) -> Result<()> {
-    session
-        .bounded(
-            "noting how far the log is",
-            session.client().query_typed(
-                "select pgevict.note_horizon(make_interval(secs => $1))",
-                &[(&retention_max.as_secs_f64(), Type::FLOAT8)],
-            ),
-        )
+pub(crate) async fn note_horizon(
+    client: &impl GenericClient,
+    deadline: Duration,
+    retention_max: Duration,
+) -> Result<()> {
+    let seconds = retention_max.as_secs_f64();
+    let parameters = [(&seconds as _, Type::FLOAT8)];
+    let sql = "select pgevict.note_horizon(make_interval(secs => $1))";
+    let noted = client.query_typed(sql, &parameters);
+    bounded(deadline, "noting how far the log is", noted)
         .await
         .map(drop)
 }
 
 /// One step of pruning, a transaction of its own.
-pub(crate) async fn prune(session: &Session, retention: Duration) -> Result<Step> {
-    let row = session
-        .bounded(
-            "pruning",
-            session.client().query_typed_one(
-                "select deleted, more from pgevict.prune(make_interval(secs => $1), $2)",
-                &[(&retention.as_secs_f64(), Type::FLOAT8), (&BATCH, Type::INT4)],
-            ),
-        )
-        .await?;
+pub(crate) async fn prune(
+    client: &impl GenericClient,
+    deadline: Duration,
+    retention: Duration,
+) -> Result<Step> {
+    let seconds = retention.as_secs_f64();
+    let parameters = [(&seconds as _, Type::FLOAT8), (&BATCH as _, Type::INT4)];
+    let sql = "select deleted, more from pgevict.prune(make_interval(secs => $1), $2)";
+    let rows = bounded(deadline, "pruning", client.query_typed(sql, &parameters)).await?;
+    let row = rows
+        .first()
+        .ok_or_else(|| Error::database("pruning: no answer"))?;
     Ok(Step {
         deleted: u64::try_from(row.get::<_, i64>(0)).unwrap_or(0),
         more: row.get(1),

@@ -233,7 +233,8 @@ const RECORDED: &str =
     "select target from pgevict.watch where $1 in (table_name, schema_name || '.' || table_name)";
 
 /// READ COMMITTED and bounded in every wait: while a try holds the lock, also at its commit, writers wait.
-const BOUNDS: &str = "set local lock_timeout = '200ms'; set local idle_in_transaction_session_timeout = '1s'";
+const BOUNDS: &str = "set local lock_timeout = '200ms'; set local idle_in_transaction_session_timeout = '1s'; \
+     set local statement_timeout = '60s'; set local jit = off";
 
 const HOLDERS: &str = "select 'process ' || a.pid || ' (' || coalesce(nullif(a.application_name, ''), a.usename, '?') \
      || ', ' || coalesce(a.state, '?') || coalesce(' for ' || (extract(epoch from clock_timestamp() - a.xact_start))::int8 \

@@ -12,6 +12,7 @@ use uuid::Uuid;
 use crate::config::WakeConfig;
 use crate::error::{Error, Result};
 use crate::status::{Cause, Listening, Meters};
+use crate::store::epoch;
 use crate::store::notify::{self, PROBE_CHANNEL, WAKE_CHANNEL};
 use crate::store::session::{Connector, Purpose, Session};
 use crate::wake::drain::Drain;
@@ -36,6 +37,13 @@ pub(crate) struct Listener {
     pub(crate) signal: Arc<Signal>,
     pub(crate) listening: watch::Sender<Listening>,
     pub(crate) meters: Arc<Meters>,
+}
+
+impl Drop for Listener {
+    /// Whatever ended the task, nobody is to count on wakes from here on.
+    fn drop(&mut self) {
+        self.listening.send_replace(Listening::Lost(Cause::Closed));
+    }
 }
 
 /// How a probe went.
@@ -135,14 +143,30 @@ impl Listener {
             .await
             .map_err(|error| Lost(cause_of(&error, Cause::Unreachable), Some(error)))?;
         while let Probe::Congested = self.send(&over, &random).await.map_err(closed)? {
+            // Nobody waits for a proof that others hold up: events come by polling meanwhile.
+            self.listening.send_if_modified(|listening| {
+                let first = *listening == Listening::Connecting;
+                if first {
+                    *listening = Listening::Lost(Cause::Congested);
+                }
+                first
+            });
             sleep(self.settings.probe_timeout / 4).await;
         }
-        let heard = timeout(self.settings.probe_timeout, drain.hears(&random)).await;
-        if !matches!(heard, Ok(true)) {
-            drop(notify::unlisten(session, "*").await);
-            return Err(Lost(Cause::TwoServers, None));
+        match timeout(self.settings.probe_timeout, drain.hears(&random)).await {
+            Ok(true) => notify::unlisten(session, &random).await.map_err(closed),
+            Ok(false) => Err(Lost(Cause::Closed, None)),
+            Err(_) => Err(self.unheard(session, &over).await),
         }
-        notify::unlisten(session, &random).await.map_err(closed)
+    }
+
+    /// Why the first probe was not heard: the two addresses lead to different databases, or else the link is dead.
+    async fn unheard(&self, session: &Session, over: &Session) -> Lost {
+        let places = tokio::join!(epoch::database_of(session), epoch::database_of(over));
+        match places {
+            (Ok(here), Ok(there)) if here != there => Lost(Cause::TwoServers, None),
+            _ => Lost(Cause::HalfOpen, None),
+        }
     }
 
     /// Watches a proved session: any notification is proof; who hears none probes.

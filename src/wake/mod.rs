@@ -9,7 +9,7 @@
 //!               |                                   |
 //!    ring: the feed fetches AFTER the LISTEN        |
 //!               |                                   |
-//!    notify RANDOM over `url` --unheard 2 s--> lost (two servers)
+//!    notify RANDOM over `url` --unheard 2 s--> lost (two servers; else half-open)
 //!               | heard                             |
 //!    unlisten RANDOM                                |
 //!               v                                   v

@@ -314,3 +314,33 @@ async fn the_demo_leaves_nothing_behind_on_a_database_of_the_users() {
         .unwrap();
     assert_eq!(left.get::<_, i64>(0), 0);
 }
+
+#[tokio::test]
+async fn a_demo_that_is_interrupted_while_it_starts_leaves_nothing_behind() {
+    let world = World::start().await;
+    let url = world.cluster.create_database("theirs").await.unwrap();
+    let db = world.cluster.connect_to("theirs").await.unwrap();
+    let schemas = async || {
+        let count = "select count(*) from pg_namespace where nspname in ('pgevict', 'pgevict_demo')";
+        db.query_one(count, &[]).await.unwrap().get::<_, i64>(0)
+    };
+    let demo = command("", &["--url", &url, "demo"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let pid = demo.id().unwrap();
+    timeout(PATIENCE, async { while schemas().await == 0 {} })
+        .await
+        .unwrap();
+    let interrupted = std::process::Command::new("kill")
+        .args(["-INT", &pid.to_string()])
+        .status();
+    assert!(interrupted.unwrap().success());
+    let output = timeout(PATIENCE, demo.wait_with_output())
+        .await
+        .expect("it ends")
+        .unwrap();
+    assert_eq!(output.status.code(), Some(2), "{output:?}");
+    assert_eq!(schemas().await, 0);
+}

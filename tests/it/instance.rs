@@ -249,6 +249,7 @@ async fn a_forged_heartbeat_or_another_log_resets() {
     let world = World::with_kv().await;
     let mut app = App::start(&world, "a", |_| ()).await;
     assert_eq!(app.get("k").await.as_deref(), Some("v1"));
+    world.until_heartbeats(1).await;
     world.run("update pgevict.heartbeat set sequence = 0").await;
     let deliveries = app.deliveries().await;
     assert_eq!(App::resets(&deliveries), [Reset::Heartbeat]);
@@ -338,7 +339,7 @@ async fn disabled_nothing_listens_caches_bypass_and_emits_are_no_ops() {
 async fn a_clean_stop_leaves_no_session_and_no_heartbeat() {
     let world = World::with_kv().await;
     let app = App::start(&world, "a", |_| ()).await;
-    assert_eq!(world.text("select count(*) from pgevict.heartbeat").await, "1");
+    world.until_heartbeats(1).await;
     let sessions = "select count(*) from pg_stat_activity where application_name like 'pgevict/%'";
     assert_eq!(world.text(sessions).await, "2", "LISTEN and fetch");
     app.pgevict.shutdown().await;
@@ -416,7 +417,7 @@ async fn two_processes_of_one_name_do_not_share_a_heartbeat() {
     let world = World::with_kv().await;
     let mut first = App::start(&world, "a", |_| ()).await;
     let mut second = App::start(&world, "a", |_| ()).await;
-    assert_eq!(world.text("select count(*) from pgevict.heartbeat").await, "2");
+    world.until_heartbeats(2).await;
     world.set("k", "v2").await;
     first.event_for("k", PATIENCE).await;
     second.event_for("k", PATIENCE).await;

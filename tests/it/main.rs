@@ -4,6 +4,7 @@
 mod support;
 
 mod address;
+mod adversity;
 mod cli;
 mod emit;
 mod hosts;

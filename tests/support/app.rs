@@ -42,6 +42,16 @@ impl World {
         set(&self.admin, k, v).await;
     }
 
+    /// Waits for the heartbeats of so many instances: the first one follows the start.
+    pub(crate) async fn until_heartbeats(&self, count: usize) {
+        let all = timeout(PATIENCE, async {
+            while self.text("select count(*) from pgevict.heartbeat").await != count.to_string() {
+                tokio::time::sleep(Duration::from_millis(2)).await;
+            }
+        });
+        assert!(all.await.is_ok(), "{count} heartbeats");
+    }
+
     /// Ends the LISTEN backend of an instance.
     pub(crate) async fn kill_listener(&self, instance: &str) {
         let killed = self

@@ -25,6 +25,8 @@ use truth::Truth;
 
 /// Longest wait for the last events after the writers have stopped.
 const LAST_EVENTS: Duration = Duration::from_secs(5);
+/// Longest wait for the statements that make the table, when interrupted.
+const LAST_WRITES: Duration = Duration::from_secs(10);
 /// Longest wait for all instances to be ready again after a fault.
 const RECOVERY: Duration = Duration::from_secs(60);
 
@@ -55,8 +57,16 @@ impl Demo {
             self.lasts >= Duration::from_secs(3),
             "--for: the faults need at least 3s, such as --for 15s"
         );
-        let stage = Stage::set(place).await?;
-        let played = self.play(&stage).await;
+        let stage = Stage::find(place).await?;
+        // From the first write on an interrupt ends the demo, and what it made is taken away.
+        let ready = match unless_interrupted(stage.set(), LAST_WRITES).await {
+            Ok(()) => unless_interrupted(Play::ready(&stage), Duration::ZERO).await,
+            Err(error) => Err(error),
+        };
+        let played = match ready {
+            Ok(play) => self.play(&stage, play).await,
+            Err(error) => Err(error),
+        };
         let struck = stage.strike().await;
         let report = played?;
         struck?;
@@ -64,11 +74,13 @@ impl Demo {
         Ok(report.is_clean())
     }
 
-    async fn play(&self, stage: &Stage) -> Result<Report> {
-        let truth = Arc::new(Truth::default());
-        let stop = CancellationToken::new();
-        let tasks = TaskTracker::new();
-        let shop = Arc::new(Shop::open(stage, truth.clone(), &tasks, &stop).await?);
+    async fn play(&self, stage: &Stage, play: Play) -> Result<Report> {
+        let Play {
+            truth,
+            stop,
+            tasks,
+            shop,
+        } = play;
         let start = Instant::now();
         let end = start + self.lasts;
         report::say(&format!(
@@ -90,11 +102,17 @@ impl Demo {
             }
         }
         shop.stop_writers().await;
-        // A fault close to the end is shown to its recovery.
-        drop(timeout(RECOVERY, faults.over()).await);
-        let deadline = Instant::now() + LAST_EVENTS;
-        while truth.missing(Instant::now()) > 0 && Instant::now() < deadline {
-            tokio::time::sleep(Duration::from_millis(20)).await;
+        let ended = async {
+            // A fault close to the end is shown to its recovery.
+            drop(timeout(RECOVERY, faults.over()).await);
+            let deadline = Instant::now() + LAST_EVENTS;
+            while truth.missing(Instant::now()) > 0 && Instant::now() < deadline {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        };
+        tokio::select! {
+            () = ended => {}
+            signal = tokio::signal::ctrl_c() => signal.context("waiting for ctrl-c")?,
         }
         stop.cancel();
         tasks.close();
@@ -102,5 +120,40 @@ impl Demo {
         let report = Report::new(&shop, &faults);
         shop.close().await;
         Ok(report)
+    }
+}
+
+/// Does `work` unless ctrl-c is typed; then it has `grace` to end, so that no statement of it is still under way.
+async fn unless_interrupted<T>(work: impl Future<Output = Result<T>>, grace: Duration) -> Result<T> {
+    let mut work = std::pin::pin!(work);
+    tokio::select! {
+        done = &mut work => done,
+        signal = tokio::signal::ctrl_c() => {
+            signal.context("waiting for ctrl-c")?;
+            drop(timeout(grace, work).await);
+            anyhow::bail!("interrupted")
+        }
+    }
+}
+
+/// What runs while the demo plays.
+struct Play {
+    truth: Arc<Truth>,
+    stop: CancellationToken,
+    tasks: TaskTracker,
+    shop: Arc<Shop>,
+}
+
+impl Play {
+    /// Starts the instances.
+    async fn ready(stage: &Stage) -> Result<Self> {
+        let (truth, stop, tasks) = (Arc::default(), CancellationToken::new(), TaskTracker::new());
+        let shop = Shop::open(stage, Arc::clone(&truth), &tasks, &stop).await?;
+        Ok(Self {
+            truth,
+            stop,
+            tasks,
+            shop: Arc::new(shop),
+        })
     }
 }

@@ -39,8 +39,8 @@ pub(super) struct Stage {
 }
 
 impl Stage {
-    /// Makes or finds the server, installs pgevict where it is absent, creates and watches the table.
-    pub(super) async fn set(place: &Place) -> Result<Self> {
+    /// Makes or finds the server. Nothing is written there yet.
+    pub(super) async fn find(place: &Place) -> Result<Self> {
         let (server, url) = match place.given() {
             None => {
                 let cluster = Cluster::start().await.context("starting a throwaway cluster")?;
@@ -57,8 +57,26 @@ impl Stage {
         let (target, through) = behind_relay(&url)?;
         let relay = Relay::start(target).await.context("starting the relay")?;
         let relay_url = through(relay.address());
-        let migrated = Admin::connect(&Config::from_url(&url)?).await?.migrate().await?;
-        let client = connect(&url).await?;
+        // Tells at once, and with its own words, what is wrong with the address.
+        drop(Admin::connect(&Config::from_url(&url)?).await?);
+        let found = pgevict::store::migrate::installed(&connect(&url).await?).await?;
+        Ok(Self {
+            server,
+            url,
+            relay,
+            relay_url,
+            installed: found.is_none(),
+        })
+    }
+
+    /// Installs pgevict where it is absent, creates and watches the table. What it has done when it fails or is
+    /// dropped half-way is taken away by [`Stage::strike`].
+    pub(super) async fn set(&self) -> Result<()> {
+        Admin::connect(&Config::from_url(&self.url)?)
+            .await?
+            .migrate()
+            .await?;
+        let client = connect(&self.url).await?;
         client
             .batch_execute(&format!(
                 "drop schema if exists pgevict_demo cascade;
@@ -69,14 +87,7 @@ impl Stage {
                                       tags => array['category:{{category}}']);"
             ))
             .await
-            .context("creating the table pgevict_demo.products")?;
-        Ok(Self {
-            server,
-            url,
-            relay,
-            relay_url,
-            installed: migrated.before.is_none(),
-        })
+            .context("creating the table pgevict_demo.products")
     }
 
     /// Takes away what was put there.
@@ -86,7 +97,8 @@ impl Stage {
             client
                 .batch_execute(
                     "do $$ begin
-                       if to_regclass('pgevict_demo.products') is not null then
+                       if to_regclass('pgevict_demo.products') is not null
+                         and to_regprocedure('pgevict.unwatch(regclass)') is not null then
                          perform pgevict.unwatch('pgevict_demo.products');
                        end if;
                      end $$;

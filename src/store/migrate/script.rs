@@ -86,7 +86,7 @@ pub(super) fn version() -> SchemaVersion {
     }
 }
 
-fn schema_version() -> i32 {
+pub(super) fn schema_version() -> i32 {
     MIGRATIONS.len() as i32
 }
 
