@@ -2,7 +2,7 @@
 --
 -- pgevict_emitter   emits events
 -- pgevict_reader    fetches, keeps a heartbeat, founds an epoch
--- pgevict_instance  reader, and later what warden and consumers need
+-- pgevict_instance  reader; warden: prunes the log; and later what consumers need
 -- pgevict_admin     all of these; watches tables (its own) and sets the wake mode
 revoke all on all routines in schema pgevict from public;
 revoke all on all tables in schema pgevict from public;
@@ -14,6 +14,9 @@ declare
     ['pgevict_emitter', 'execute on function pgevict.emit, pgevict.flush, pgevict.evict_prefix'],
     ['pgevict_reader', 'select on pgevict.meta, pgevict.epoch, pgevict.event, pgevict.heartbeat, pgevict.beat'],
     ['pgevict_reader', 'execute on function pgevict.establish, pgevict.beat_heart, pgevict.leave'],
+    ['pgevict_reader', 'select on pgevict.horizon, pgevict.warden, pgevict.sweep'],
+    ['pgevict_instance', 'execute on function pgevict.claim_warden, pgevict.release_warden, pgevict.note_horizon'],
+    ['pgevict_instance', 'execute on function pgevict.prune'],
     ['pgevict_admin', 'select, insert, update, delete on pgevict.watch'],
     ['pgevict_admin', 'execute on all functions in schema pgevict']];
   role_name text;

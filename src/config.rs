@@ -47,6 +47,8 @@ pub struct Config {
     pub wake: WakeConfig,
     /// The feed.
     pub feed: FeedConfig,
+    /// The chores of the elected instance.
+    pub warden: WardenConfig,
     /// Defaults of near caches.
     pub cache: CacheConfig,
 }
@@ -104,6 +106,27 @@ pub struct FeedConfig {
     /// Deadline for becoming ready at start.
     #[serde(with = "humantime_serde")]
     pub sync_timeout: Duration,
+}
+
+/// How the log is kept short: one elected instance does it for all.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+#[non_exhaustive]
+pub struct WardenConfig {
+    /// `false`: this instance never becomes the warden.
+    pub enabled: bool,
+    /// Pause between claims of the office; the lease is three times as long.
+    #[serde(with = "humantime_serde")]
+    pub claim: Duration,
+    /// Pause between the chores: noting how far the log is, pruning, dropping dead heartbeats.
+    #[serde(with = "humantime_serde")]
+    pub chores: Duration,
+    /// How long an event is kept at least.
+    #[serde(with = "humantime_serde")]
+    pub retention: Duration,
+    /// How long positions are kept from which pruning picks one that is old enough and passed by every live instance.
+    #[serde(with = "humantime_serde")]
+    pub retention_max: Duration,
 }
 
 /// What a near cache does unless its builder says otherwise.
@@ -191,6 +214,7 @@ impl Default for Config {
             session: SessionConfig::default(),
             wake: WakeConfig::default(),
             feed: FeedConfig::default(),
+            warden: WardenConfig::default(),
             cache: CacheConfig::default(),
         }
     }
@@ -225,6 +249,18 @@ impl Default for FeedConfig {
             page_max: 5_000,
             heartbeat: Duration::from_secs(10),
             sync_timeout: Duration::from_secs(30),
+        }
+    }
+}
+
+impl Default for WardenConfig {
+    fn default() -> Self {
+        Self {
+            enabled: true,
+            claim: Duration::from_secs(10),
+            chores: Duration::from_secs(60),
+            retention: Duration::from_secs(3_600),
+            retention_max: Duration::from_secs(86_400),
         }
     }
 }

@@ -98,6 +98,10 @@ pub struct Status {
     pub catch_ups: u64,
     /// Events and duration of the last catch-up of more than one page.
     pub last_catch_up: Option<(u64, Duration)>,
+    /// This instance is the warden: it prunes the log for the fleet.
+    pub warden: bool,
+    /// Events that this instance pruned.
+    pub pruned: u64,
     /// Handlers that failed or panicked, by pattern.
     pub handler_errors: BTreeMap<String, u64>,
 }
@@ -119,6 +123,8 @@ pub(crate) struct Meters {
     pub(crate) events: AtomicU64,
     pub(crate) congested: AtomicBool,
     pub(crate) missing_wakes: AtomicBool,
+    pub(crate) warden: AtomicBool,
+    pub(crate) pruned: AtomicU64,
     rest: Mutex<Rest>,
 }
 
@@ -189,6 +195,8 @@ impl Meters {
             resets: rest.resets.clone(),
             catch_ups: rest.catch_ups,
             last_catch_up: rest.last_catch_up,
+            warden: self.warden.load(Ordering::Relaxed),
+            pruned: self.pruned.load(Ordering::Relaxed),
             handler_errors: rest.handler_errors.clone(),
         }
     }

@@ -1,16 +1,16 @@
 -- pgevict.establish() returns (epoch uuid, fresh boolean)
 --
 -- The epoch of this server's memory, founding a new one where the old one is gone; the only writer of pgevict.epoch.
--- fresh: this call founded it. Called by a reader that finds the row missing or its identity wrong; of several at once one
--- founds and all return the same.
+-- fresh: this call founded it. Called by a reader that finds the row missing or its identity wrong; of several at once
+-- one founds and all return the same.
 --
 -- The identity of a log is the system identifier, the oid of the database and the oid of pgevict.event. A dump carries
 -- the rows of epoch and meta along, so both are compared with the real ones. Another identity than meta's (restore,
--- clone, upgrade): the log, its heartbeats and every stored position belong to another server, so the log is emptied and
--- meta.pruned set, in the same transaction. The first identity ever voids nothing.
+-- clone, upgrade): the log, its heartbeats, horizons and every stored position belong to another server, so the log is
+-- emptied, meta.pruned set and the warden dismissed, in the same transaction. The first identity ever voids nothing.
 --
--- Writes pgevict.epoch, pgevict.meta, and on a new identity pgevict.event and pgevict.heartbeat. READ COMMITTED only:
--- what was decided by whoever held the lock before must be seen.
+-- Writes pgevict.epoch, pgevict.meta, and on a new identity pgevict.event, heartbeat, horizon, sweep and warden. READ
+-- COMMITTED only: what was decided by whoever held the lock before must be seen.
 create or replace function pgevict.establish(out epoch uuid, out fresh boolean)
 language plpgsql volatile security definer
 set search_path = pg_catalog, pg_temp
@@ -51,8 +51,12 @@ begin
       is distinct from (here_system, here_database, here_event)
   then
     update pgevict.meta set pruned = pg_current_snapshot() where one;
+    -- Before the events: a step of pruning holds this row while it deletes some of them.
+    update pgevict.sweep set base = null, target = null, after_xid = '0', after_id = 0 where one;
     delete from pgevict.event;
     delete from pgevict.heartbeat;
+    delete from pgevict.horizon;
+    update pgevict.warden set instance_id = null, process = null where one;
   end if;
   delete from pgevict.epoch;
   insert into pgevict.epoch (epoch, system_identifier, database, event_table)

@@ -9,11 +9,7 @@ as $$
 declare
   taken boolean;
 begin
-  if tg_table_name = 'meta' then
-    taken := exists (select from pgevict.meta);
-  else
-    taken := exists (select from pgevict.epoch);
-  end if;
+  execute format('select exists (select from pgevict.%I)', tg_table_name) into taken;
   if taken then
     return null;
   end if;

@@ -11,8 +11,11 @@ declare
     ['event', 'note_truncation', 'before truncate', '', 'for each statement'],
     ['heartbeat', 'drop_foreign', 'before insert', '', 'for each row when (new.beat_at < transaction_timestamp())'],
     ['watch', 'drop_foreign', 'before insert', '', 'for each row when (new.installed_at < transaction_timestamp())'],
+    ['horizon', 'drop_foreign', 'before insert', '', 'for each row when (new.taken_at < transaction_timestamp())'],
     ['meta', 'keep_first', 'before insert', '', 'for each row'],
-    ['epoch', 'keep_first', 'before insert', '', 'for each row']];
+    ['epoch', 'keep_first', 'before insert', '', 'for each row'],
+    ['warden', 'keep_first', 'before insert', '', 'for each row'],
+    ['sweep', 'keep_first', 'before insert', '', 'for each row']];
   on_table text;
   name text;
 begin

@@ -5,6 +5,7 @@
 mod demo;
 mod emit;
 mod migrate;
+mod prune;
 mod tail;
 mod wake;
 mod watch;
@@ -49,6 +50,7 @@ enum Command {
     Unwatch(watch::Unwatch),
     Watches(watch::Watches),
     Wake(wake::Wake),
+    Prune(prune::Prune),
     Emit(emit::Emit),
     Flush(emit::Flush),
     Tail(tail::Tail),
@@ -121,6 +123,7 @@ async fn run(cli: Cli) -> anyhow::Result<bool> {
         Command::Unwatch(command) => command.run(&place).await?,
         Command::Watches(command) => return command.run(&place).await,
         Command::Wake(command) => command.run(&place).await?,
+        Command::Prune(command) => command.run(&place).await?,
         Command::Emit(command) => command.run(&place).await?,
         Command::Flush(command) => command.run(&place).await?,
         Command::Tail(command) => command.run(&place).await?,

@@ -155,6 +155,17 @@ impl Config {
                 shown(longest)
             ),
         );
+        let (retention, most) = (self.warden.retention, self.warden.retention_max);
+        rule(
+            retention <= most,
+            "warden.retention",
+            "warden.retention_max",
+            format!(
+                "{} is more than warden.retention_max ({}): lower it",
+                shown(retention),
+                shown(most)
+            ),
+        );
         let (page_min, page_max) = (self.feed.page_min, self.feed.page_max);
         rule(
             page_min <= page_max,

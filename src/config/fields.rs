@@ -143,6 +143,19 @@ pub(super) const FIELDS: &[Field] = &[
     time("feed.sync_timeout", times(MS, 100), HOUR, |c| {
         Slot::Time(&mut c.feed.sync_timeout)
     }),
+    plain("warden.enabled", |c| Slot::Switch(&mut c.warden.enabled)),
+    time("warden.claim", times(MS, 100), MIN, |c| {
+        Slot::Time(&mut c.warden.claim)
+    }),
+    time("warden.chores", times(MS, 100), HOUR, |c| {
+        Slot::Time(&mut c.warden.chores)
+    }),
+    time("warden.retention", S, times(DAY, 30), |c| {
+        Slot::Time(&mut c.warden.retention)
+    }),
+    time("warden.retention_max", S, times(DAY, 30), |c| {
+        Slot::Time(&mut c.warden.retention_max)
+    }),
     time("cache.ttl", MS, times(DAY, 30), |c| Slot::Time(&mut c.cache.ttl)),
     count("cache.capacity", 1, 1_000_000_000, |c| {
         Slot::Count(Count::Large(&mut c.cache.capacity))

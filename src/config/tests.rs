@@ -18,6 +18,7 @@ fn parts(config: &Config) -> impl PartialEq + std::fmt::Debug + use<> {
         session,
         wake,
         feed,
+        warden,
         cache,
     } = config.clone();
     let secret = |secret: Option<SecretString>| secret.map(|secret| secret.expose_secret().to_owned());
@@ -29,7 +30,7 @@ fn parts(config: &Config) -> impl PartialEq + std::fmt::Debug + use<> {
             instance_id,
             enabled,
         ),
-        (max_staleness, session, wake, feed, cache),
+        (max_staleness, session, wake, feed, warden, cache),
     )
 }
 
@@ -94,7 +95,7 @@ fn every_setting_can_come_from_a_variable() {
     let other = |key: &str| match key {
         "url" | "listen_url" => "postgresql://h/d",
         "instance_id" => "web-1",
-        "enabled" => "false",
+        "enabled" | "warden.enabled" => "false",
         "cache.when_stale" => "fail",
         key if key.ends_with("page_min") || key.ends_with("capacity") || key.ends_with("max_loads") => "400",
         key if key.ends_with("page_max") => "4000",
@@ -269,6 +270,10 @@ fn settings_that_contradict_each_other_are_refused() {
             .starts_with("FILE:2: feed.page_min: 9 is more than feed.page_max (8)")
     );
     assert!(one("[session]\nbackoff_max = \"50ms\"").contains("session.backoff_min: 100ms is more"));
+    assert!(
+        one("[warden]\nretention_max = \"10m\"")
+            .contains("warden.retention: 1h is more than warden.retention_max (10m)")
+    );
 }
 
 #[test]

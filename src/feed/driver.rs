@@ -39,6 +39,8 @@ pub(crate) struct Shared {
     pub(crate) listening: watch::Receiver<Listening>,
     /// The fetch session, for the probes of the LISTEN path.
     pub(crate) session: watch::Sender<Option<Arc<Session>>>,
+    /// Random for each process.
+    pub(crate) process: Uuid,
     /// Why the first session could not be had, for whoever waits for readiness.
     pub(crate) trouble: watch::Sender<Option<Arc<Error>>>,
 }
@@ -93,7 +95,7 @@ impl Feed {
             settings,
             max_staleness,
             instance_id,
-            process: Uuid::new_v4(),
+            process: shared.process,
             backoff,
             shared,
             cursor: None,

@@ -19,6 +19,8 @@ mod pace;
 mod sync;
 mod tally;
 mod verdict;
+mod warden;
 
 pub(crate) use driver::{Feed, Shared};
 pub(crate) use sync::Sync;
+pub(crate) use warden::Warden;

@@ -16,7 +16,7 @@ use crate::config::Config;
 use crate::emit::Switch;
 use crate::error::{Error, Result};
 use crate::event::LoggedEvent;
-use crate::feed::{Feed, Shared, Sync};
+use crate::feed::{Feed, Shared, Sync, Warden};
 use crate::instance::{Inner, Pgevict};
 use crate::sink::{Handlers, Outcome, Pattern, Registered, Reset, Sinks, Whose};
 use crate::status::{Listening, Meters};
@@ -219,6 +219,7 @@ fn wire(config: Config, handlers: Vec<Registered>) -> Result<(Pgevict, watch::Re
             sinks.attach(|| Arc::new(handlers));
         }
         let session = watch::Sender::new(None);
+        let process = Uuid::new_v4();
         let listener = Listener {
             direct: connector(listen_url.clone()),
             other: connector(url),
@@ -230,6 +231,18 @@ fn wire(config: Config, handlers: Vec<Registered>) -> Result<(Pgevict, watch::Re
             meters: meters.clone(),
         };
         tasks.spawn(listener.run(stop.clone()));
+        if config.warden.enabled {
+            let warden = Warden {
+                connector: connector(listen_url.clone()),
+                settings: config.warden.clone(),
+                instance_id: instance_id.clone(),
+                process,
+                listening: listening.clone(),
+                fetch: session.subscribe(),
+                meters: meters.clone(),
+            };
+            tasks.spawn(warden.run(stop.clone()));
+        }
         let shared = Shared {
             position: position.clone(),
             sinks: sinks.clone(),
@@ -238,6 +251,7 @@ fn wire(config: Config, handlers: Vec<Registered>) -> Result<(Pgevict, watch::Re
             meters: meters.clone(),
             listening: listening.clone(),
             session,
+            process,
             trouble: trouble_here,
         };
         let (settings, staleness) = (config.feed.clone(), config.max_staleness);

@@ -1,6 +1,7 @@
 //! Administration over one session: install, watch, emit.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio_postgres::types::Type;
 use tokio_postgres::{Client, IsolationLevel, Transaction};
@@ -12,7 +13,18 @@ use crate::snapshot::Xid;
 use crate::store::emit;
 use crate::store::migrate::{self, Migrated, Uninstalled};
 use crate::store::session::{ADMIN_TIMEOUT, Connector, Purpose, Session, bounded};
+use crate::store::warden;
 use crate::store::watch::{self, LOCK_LIMIT, Watch, WatchDefinition, Watched};
+
+/// What [`Admin::prune`] did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Pruned {
+    /// Events removed.
+    pub deleted: u64,
+    /// Transactions that took.
+    pub steps: u64,
+}
 
 /// A session with the right to administrate, over `url`.
 #[derive(Debug)]
@@ -67,6 +79,29 @@ impl Admin {
         let xid = emit::emit(&transaction, event, None).await?;
         bounded(ADMIN_TIMEOUT, "emitting", transaction.commit()).await?;
         Ok(xid)
+    }
+
+    /// Prunes the log: notes how far it is, then removes what is older than `retention` and read by every live instance.
+    ///
+    /// The first call finds nothing: what is older than `retention` is known from calls, or from a warden, of before.
+    ///
+    /// # Errors
+    /// Refused without the role `pgevict_instance` or `pgevict_admin`, or if pgevict is not installed.
+    pub async fn prune(&mut self, retention: Duration, retention_max: Duration) -> Result<Pruned> {
+        let transaction = self.begin().await?;
+        warden::note_horizon(&transaction, ADMIN_TIMEOUT, retention_max.max(retention)).await?;
+        bounded(ADMIN_TIMEOUT, "noting how far the log is", transaction.commit()).await?;
+        let mut pruned = Pruned { deleted: 0, steps: 0 };
+        loop {
+            let transaction = self.begin().await?;
+            let step = warden::prune(&transaction, ADMIN_TIMEOUT, retention).await?;
+            bounded(ADMIN_TIMEOUT, "pruning", transaction.commit()).await?;
+            pruned.deleted += step.deleted;
+            pruned.steps += 1;
+            if !step.more {
+                return Ok(pruned);
+            }
+        }
     }
 
     /// Sets how writers announce events: `adaptive`, `commit`, `bell` or `off`.

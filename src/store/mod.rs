@@ -11,7 +11,8 @@ pub(crate) mod notify;
 pub(crate) mod record;
 pub(crate) mod session;
 pub(crate) mod tls;
+pub(crate) mod warden;
 pub mod watch;
 
-pub use admin::Admin;
+pub use admin::{Admin, Pruned};
 pub use migrate::print;

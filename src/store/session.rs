@@ -19,6 +19,8 @@ pub(crate) enum Purpose {
     Listen,
     /// The feed's fetches, heartbeats and probes.
     Fetch,
+    /// The chores of the warden.
+    Warden,
     /// A probe sent over `url`.
     Probe,
     /// Administration and the command line.
@@ -30,6 +32,7 @@ impl Purpose {
         match self {
             Self::Listen => "listen",
             Self::Fetch => "fetch",
+            Self::Warden => "warden",
             Self::Probe => "probe",
             Self::Admin => "admin",
         }
@@ -92,6 +95,8 @@ const REMEMBER_IDENTITY: &str = "
 const OLDEST_SERVER: i32 = 150_000;
 /// Deadline of an administrative statement: installing waits for locks on user tables.
 pub(crate) const ADMIN_TIMEOUT: Duration = Duration::from_secs(120);
+/// Deadline of a chore, which deletes many rows; well below the time after which the office falls vacant.
+pub(crate) const CHORE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Time for the driver of a dropped session to say goodbye to the server.
 const FAREWELL: Duration = Duration::from_secs(1);
 /// First server version that is not tested.
@@ -134,6 +139,9 @@ impl Connector {
             }
             ended.cancel();
         });
+        if purpose == Purpose::Warden {
+            session.statement_timeout = session.statement_timeout.max(CHORE_TIMEOUT);
+        }
         self.prepare(&session, purpose).await?;
         if purpose == Purpose::Admin {
             session.statement_timeout = ADMIN_TIMEOUT;
@@ -156,7 +164,7 @@ impl Connector {
             // May run through a pooler, where session settings would leak to other clients: what is administered
             // sets what it needs for its own transactions.
             Purpose::Probe | Purpose::Admin => String::new(),
-            Purpose::Listen => format!("{FORCED}{FORCED_FOR_OURS}"),
+            Purpose::Listen | Purpose::Warden => format!("{FORCED}{FORCED_FOR_OURS}"),
             Purpose::Fetch => format!("{FORCED}{FORCED_FOR_OURS}{FORCED_FOR_FETCH}{REMEMBER_IDENTITY}"),
         };
         let doing = format!("preparing the {} session", purpose.as_str());

@@ -67,6 +67,35 @@ async fn refused(url: &str, args: &[&str], code: i32, words: &[&str]) {
 }
 
 #[tokio::test]
+async fn prune_from_cron_removes_what_an_earlier_run_saw() {
+    let world = World::start().await;
+    let url = world.cluster.url();
+    ok(&url, &["emit", "--key", "old"]).await;
+    assert!(
+        ok(&url, &["prune"])
+            .await
+            .contains("pruned 0 events older than 1h")
+    );
+    ok(&url, &["emit", "--key", "young"]).await;
+    world
+        .run("update pgevict.horizon set taken_at = taken_at - interval '30 minutes'")
+        .await;
+    assert!(ok(&url, &["prune"]).await.contains("pruned 0 events"));
+    let pruned: Value =
+        serde_json::from_str(&ok(&url, &["prune", "--retention", "20m", "--json"]).await).unwrap();
+    assert_eq!(pruned["deleted"], 1);
+    assert_eq!(
+        world
+            .text("select string_agg(keys::text, '') from pgevict.event")
+            .await,
+        "{young}"
+    );
+    let bare = world.cluster.create_database("bare").await.unwrap();
+    refused(&bare, &["prune"], 4, &["pgevict migrate"]).await;
+    assert_eq!(run(&url, &["prune", "--retention", "soon"]).await.code, 2);
+}
+
+#[tokio::test]
 async fn from_nothing_to_a_followed_event() {
     let world = World::start().await;
     let url = world.cluster.create_database("shop").await.unwrap();

@@ -14,6 +14,7 @@ mod lab;
 mod migrate;
 mod password_file;
 mod readme;
+mod retention;
 mod snapshot;
 mod tls;
 mod watch;

@@ -126,6 +126,30 @@ async fn the_printed_script_installs_the_same() {
 }
 
 #[tokio::test]
+async fn an_upgrade_from_the_first_version_ends_as_a_first_installation_does() {
+    let fresh = World::start().await;
+    fresh.cluster.create_database("upgraded").await.unwrap();
+    let mut upgraded = fresh.cluster.connect_to("upgraded").await.unwrap();
+    let first = format!(
+        "begin; {} {} insert into pgevict.meta (schema_version, least_reader, functions_version, pruned) \
+         values (1, 1, 1, pg_catalog.pg_current_snapshot()); commit",
+        include_str!("../../sql/owner.sql"),
+        include_str!("../../sql/migrations/0001_log.sql")
+    );
+    upgraded.batch_execute(&first).await.unwrap();
+    upgraded
+        .batch_execute("insert into pgevict.event (keys) values (array['kept'])")
+        .await
+        .unwrap();
+    let migrated = migrate(&mut upgraded).await.unwrap();
+    assert_eq!(migrated.before.unwrap().schema, 1);
+    assert_eq!((migrated.now.schema, migrated.now.least_reader), (2, 1));
+    assert_eq!(text(&upgraded, SHAPE).await, fresh.text(SHAPE).await);
+    assert_eq!(text(&upgraded, "select count(*) from pgevict.event").await, "1");
+    assert!(!migrate(&mut upgraded).await.unwrap().changed);
+}
+
+#[tokio::test]
 async fn a_role_without_createrole_owns_everything_itself_and_is_told_the_grants() {
     let cluster = Cluster::start().await.unwrap();
     let root = cluster.connect().await.unwrap();
@@ -221,8 +245,8 @@ async fn every_function_has_a_pinned_path_and_none_is_for_everybody() {
             where pronamespace = 'pgevict'::regnamespace and prosecdef"
             )
             .await,
-        "announce,beat_heart,emit,establish,evict_prefix,flush,leave,note_deletion,note_truncation,prune_all,set_wake,\
-         watch_fired"
+        "advance_pruned,announce,beat_heart,claim_warden,emit,establish,evict_prefix,flush,leave,note_deletion,\
+         note_horizon,note_truncation,prune,prune_all,release_warden,set_wake,watch_fired"
     );
 }
 

@@ -38,6 +38,7 @@ fn the_table_is_complete() {
         session,
         wake,
         feed,
+        warden,
         cache,
         ..
     } = Config::default();
@@ -55,12 +56,13 @@ fn the_table_is_complete() {
             session,
             wake,
             feed,
+            warden,
             cache
         }
     );
     keys.extend(
         top.into_iter()
-            .filter(|key| !["session", "wake", "feed", "cache"].contains(key)),
+            .filter(|key| !["session", "wake", "feed", "warden", "cache"].contains(key)),
     );
     keys.extend(keys!(
         "session.",
@@ -90,6 +92,17 @@ fn the_table_is_complete() {
             page_max,
             heartbeat,
             sync_timeout
+        }
+    ));
+    keys.extend(keys!(
+        "warden.",
+        warden,
+        WardenConfig {
+            enabled,
+            claim,
+            chores,
+            retention,
+            retention_max
         }
     ));
     keys.extend(keys!(

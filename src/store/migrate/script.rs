@@ -5,7 +5,7 @@ use std::fmt::Write;
 use super::SchemaVersion;
 
 /// Version of the functions; grows by one with every release that changes one of them, and never falls.
-const FUNCTIONS_VERSION: i32 = 1;
+const FUNCTIONS_VERSION: i32 = 2;
 
 /// Oldest schema version a binary may know and still use the tables as they are after the last migration.
 const LEAST_READER: i32 = 1;
@@ -30,7 +30,7 @@ macro_rules! files {
 const OWNER: &str = include_str!("../../../sql/owner.sql");
 
 /// Migration n takes the tables from version n to n + 1.
-const MIGRATIONS: &[&str] = files!["migrations/0001_log.sql"];
+const MIGRATIONS: &[&str] = files!["migrations/0001_log.sql", "migrations/0002_retention.sql"];
 
 /// What is applied anew when anything in it changes; a function stands behind those that it names in its declaration
 /// or, being written in SQL, in its body.
@@ -46,7 +46,13 @@ const FUNCTIONS: &[&str] = files![
     "functions/set_wake.sql",
     "functions/establish.sql",
     "functions/beat_heart.sql",
+    "functions/release_warden.sql",
     "functions/leave.sql",
+    "functions/claim_warden.sql",
+    "functions/covers.sql",
+    "functions/note_horizon.sql",
+    "functions/advance_pruned.sql",
+    "functions/prune.sql",
     "functions/prune_all.sql",
     "functions/note_deletion.sql",
     "functions/note_truncation.sql",
