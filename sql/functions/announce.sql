@@ -8,8 +8,10 @@
 -- NOTIFY, so `adaptive` does not notify where prepared transactions are possible. Without a bell, what would be left
 -- to it is left to polling.
 --
--- Trap: call it after the transaction has its id. Whoever puts the bell to sleep waits for all transactions that had an
--- id when the last beat lapsed; a writer that reads the beat first and takes its id later would be missed.
+-- Trap: it takes the transaction's id first of all. Whoever puts the bell to sleep waits for all transactions that had
+-- an id when the last beat lapsed; a writer that reads the beat first and takes its id later would be missed.
+--
+-- One query and no variables: it runs for every event, and PL/pgSQL sets up each expression anew in each transaction.
 --
 -- The notification is constant: channel pgevict, no payload. The server merges repeats within a transaction, there is
 -- no size to exceed, and nothing to read or forge.
@@ -17,17 +19,16 @@ create or replace function pgevict.announce() returns "char"
 language plpgsql volatile security definer
 set search_path = pg_catalog, pg_temp
 as $$
-declare
-  mode text;
 begin
-  if current_setting('pgevict.wake', true) = 'off' then
-    return '-';
-  end if;
-  select m.wake into mode from pgevict.meta m where m.one;
-  if mode = 'commit' or (mode = 'adaptive' and current_setting('max_prepared_transactions') = '0') then
-    perform pg_notify('pgevict', '');
-    return 'n';
-  end if;
-  return '-';
+  return coalesce((
+      select case
+        when pg_current_xact_id() is null then '-'
+        when current_setting('pgevict.wake', true) = 'off' then '-'
+        when m.wake = 'commit' or (m.wake = 'adaptive' and current_setting('max_prepared_transactions') = '0')
+          then case when pg_notify('pgevict', '') is null then '-' else 'n' end
+        else '-'
+      end
+      from pgevict.meta m where m.one
+    ), '-');
 end
 $$;

@@ -26,9 +26,25 @@ language plpgsql volatile security definer
 set search_path = pg_catalog, pg_temp
 as $$
 declare
-  me xid8;
+  me constant xid8 := pg_current_xact_id();
   size bigint;
 begin
+  -- What is plainly in order is written at once: PL/pgSQL sets up each expression anew in each transaction.
+  if greatest(array_ndims(keys), array_ndims(tags), array_ndims(prefixes)) = 1
+    and octet_length(array_to_string(keys || tags || prefixes, '')) <= 1000000
+    and changes is null
+    and octet_length(concat(type, entity_type, entity_id, source)) <= 1000000
+    and array_position(keys, null) is null
+    and array_position(tags, null) is null
+    and array_position(prefixes, null) is null
+    and '' <> all (prefixes)
+  then
+    insert into pgevict.event (announced, keys, tags, prefixes, type, entity_type, entity_id, changes, source)
+    values (pgevict.announce(), emit.keys, emit.tags, emit.prefixes, emit.type,
+      emit.entity_type, emit.entity_id, emit.changes, emit.source);
+    return me;
+  end if;
+
   keys := coalesce(keys, '{}');
   tags := coalesce(tags, '{}');
   prefixes := coalesce(prefixes, '{}');
@@ -57,7 +73,6 @@ begin
             hint = 'Name what went stale, give a type for handlers, or use pgevict.flush() to empty everything.';
   end if;
 
-  me := pg_current_xact_id();
   insert into pgevict.event (announced, keys, tags, prefixes, type, entity_type, entity_id, changes, source)
   values (pgevict.announce(), emit.keys, emit.tags, emit.prefixes, emit.type, emit.entity_type, emit.entity_id,
     emit.changes, emit.source);

@@ -5,6 +5,7 @@
 create or replace function pgevict.emit_heads(definition jsonb, type text) returns void
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
+set jit = off
 as $$
 declare
   stale constant pgevict.stale := pgevict.heads(definition);

@@ -1,12 +1,13 @@
 -- pgevict.heads(definition jsonb) returns pgevict.stale
 --
 -- All that a watch can ever make stale: the literal head of each template as a prefix; a key or tag template without
--- placeholders as itself. An empty head (allowed by flush_ok only) is an empty prefix, which stands for everything; so does a definition
--- without any template, which watch() never makes.
+-- placeholders as itself. An empty head (allowed by flush_ok only) is an empty prefix, which stands for everything; so
+-- does a definition without any template, which watch() never makes.
 -- Used where rows cannot be named one by one: TRUNCATE, too many rows, drift, watch and unwatch. Writes nothing.
 create or replace function pgevict.heads(definition jsonb) returns pgevict.stale
 language sql stable
 set search_path = pg_catalog, pg_temp
+set jit = off
 as $$
   with templates as (
     select t.kind, h.head,

@@ -1,46 +1,46 @@
 -- pgevict.text_of(expression text, type oid) returns text
 --
 -- SQL for the canonical text of an expression of that type, before escaping: what stands for the value in a key.
--- numeric without trailing zeros, timestamptz and timestamp in ISO 8601 (the former in UTC with Z), bytea in hex without
--- a prefix, char(n) without its padding, everything else as PostgreSQL prints it. Writes nothing.
+-- numeric without trailing zeros, timestamptz and timestamp in ISO 8601 (the former in UTC with Z), bytea in hex
+-- without a prefix, char(n) without its padding, boolean as true and false, inet with its netmask, everything else as
+-- PostgreSQL prints it. NULL for NULL. Writes nothing.
 --
--- Traps: what it returns must run under the pinned settings that key() and watch_fired() carry (TimeZone, DateStyle and
--- so on). Types from outside pg_catalog are printed by their output function, never by a cast: a cast may be a function
--- of the user's, and it would run with the owner's rights.
+-- Every value is printed by its output function, through concat(), and never by a cast, whatever its type: a cast may
+-- be a function of the user's. It would run with the owner's rights, and a part of it even when the query that holds it
+-- is only planned, as when a column has another type than at the time the SQL was made.
+--
+-- Trap: what it returns must run under pinned settings (TimeZone, DateStyle and so on), as key() and the functions of
+-- watches carry them.
 create or replace function pgevict.text_of(expression text, type oid) returns text
 language plpgsql stable
 set search_path = pg_catalog, pg_temp
 as $$
 declare
-  base oid := type;
-  next oid;
-  space oid;
+  printed constant text := format('concat(%s)', expression);
+  canonical text;
 begin
-  loop
-    case base
-      when 'int4'::regtype, 'int8'::regtype, 'text'::regtype, 'varchar'::regtype, 'uuid'::regtype, 'bool'::regtype then
-        return format('(%s)::text', expression);
-      when 'numeric'::regtype then
-        return format('trim_scale((%s)::numeric)::text', expression);
-      when 'timestamptz'::regtype then
-        return format('replace(regexp_replace((%s)::timestamptz::text, '' '', ''T''), ''+00'', ''Z'')', expression);
-      when 'timestamp'::regtype then
-        return format('regexp_replace((%s)::timestamp::text, '' '', ''T'')', expression);
-      when 'bytea'::regtype then
-        return format('encode((%s)::bytea, ''hex'')', expression);
-      when 'bpchar'::regtype then
-        return format('(%s)::bpchar::text', expression);
-      else
-        select t.typbasetype, t.typnamespace into next, space from pg_type t where t.oid = base;
-        if next = 0 then
-          exit;
-        end if;
-        base := next;
-    end case;
-  end loop;
-  if space = 'pg_catalog'::regnamespace then
-    return format('(%s)::text', expression);
-  end if;
-  return format('case when num_nulls(%1$s) = 0 then format(''%%s'', %1$s) end', expression);
+  canonical := case pgevict.base_of(type)
+    when 'numeric'::regtype then
+      format('case when strpos(%1$s, ''.'') > 0 then rtrim(rtrim(%1$s, ''0''), ''.'') else %1$s end', printed)
+    when 'timestamptz'::regtype then
+      format('replace(regexp_replace(%s, '' '', ''T''), ''+00'', ''Z'')', printed)
+    when 'timestamp'::regtype then
+      format('regexp_replace(%s, '' '', ''T'')', printed)
+    when 'bytea'::regtype then
+      format('substr(%s, 3)', printed)
+    when 'bpchar'::regtype then
+      format('rtrim(%s, '' '')', printed)
+    when 'bool'::regtype then
+      format('case %s when ''t'' then ''true'' else ''false'' end', printed)
+    when 'inet'::regtype then
+      format('case when strpos(%1$s, ''/'') > 0 then %1$s when strpos(%1$s, '':'') > 0 then %1$s || ''/128'' else %1$s || ''/32'' end',
+        printed)
+    else printed
+  end;
+  -- A composite of nulls is a value, and yet IS NULL.
+  return format(
+    case when pgevict.plain_type(type) then 'case when %s is not null then %s end'
+      else 'case when num_nulls(%s) = 0 then %s end' end,
+    expression, canonical);
 end
 $$;

@@ -1,12 +1,14 @@
 -- pgevict.unwatch(target regclass) returns boolean
 --
 -- Takes the triggers off a table and emits the heads of its watch, since nothing tells of changes from here on. False:
--- nothing was watched. Forgets the watch of a table that is gone when given its number.
+-- nothing was watched. Forgets the watch of a table that is gone when given its number. Drops the functions of watches
+-- that are no more.
 --
 -- Runs with the caller's rights and waits at most 100 ms for the lock, as watch() does.
 create or replace function pgevict.unwatch(target regclass) returns boolean
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
+set jit = off
 set lock_timeout = '100ms'
 as $$
 declare
@@ -19,12 +21,13 @@ begin
     execute format('lock table only %s in access exclusive mode', target);
     for name in
       select t.tgname from pg_trigger t
-      where t.tgrelid = target and t.tgfoid = 'pgevict.watch_fired()'::regprocedure
+      where t.tgrelid = target and t.tgfoid in (select f.function from pgevict.watch_functions() f)
     loop
       execute format('drop trigger %I on %s', name, target);
     end loop;
   end if;
   delete from pgevict.watch w where w.target = unwatch.target returning w.definition into recorded;
+  perform pgevict.watch_sweep();
   if installed.definition is null and recorded is null then
     return false;
   end if;

@@ -11,12 +11,13 @@
 -- changes, fire_on_replica  not supported yet
 --
 -- Returns installed, replaced or unchanged. Unchanged = the very same watch is in place and whole: no lock, no DDL, no
--- event, so it may run at every start. Otherwise it puts four statement triggers on the table, records the definition in
--- pgevict.watch and emits the heads of the old and the new definition, since what changed before was not told.
+-- event, so it may run at every start. Otherwise it makes a trigger function for this watch (watch_build()), puts four
+-- statement triggers that call it on the table, records the definition in pgevict.watch and emits the heads of the old
+-- and the new definition, since what changed before was not told.
 --
 -- Runs with the caller's rights: the owner of the table (or TRIGGER and LOCK rights on it) who has pgevict_admin. It
--- waits at most 100 ms for the lock on the table (55P03): waiting longer would hold up every writer behind it. Try again
--- in a new transaction, after a pause.
+-- waits at most 100 ms for the lock on the table (55P03): waiting longer would hold up every writer behind it. Try
+-- again in a new transaction, after a pause.
 create or replace function pgevict.watch(
   target regclass,
   key text,
@@ -30,6 +31,7 @@ create or replace function pgevict.watch(
 ) returns text
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
+set jit = off
 set lock_timeout = '100ms'
 as $$
 declare
@@ -37,6 +39,7 @@ declare
     fire_on_replica, flush_ok);
   installed record;
   op text;
+  fired text;
 begin
   select * into installed from pgevict.watch_state(target);
   if installed.definition = definition and installed.state = 'ok' then
@@ -48,9 +51,10 @@ begin
   if installed.definition = definition and installed.state = 'ok' then
     return 'unchanged';
   end if;
+  fired := pgevict.watch_build(definition, target);
   foreach op in array array['insert', 'update', 'delete', 'truncate'] loop
     execute format(
-      'create or replace trigger %I after %s on %s %s for each statement execute function pgevict.watch_fired(%L)',
+      'create or replace trigger %I after %s on %s %s for each statement execute function pgevict.%I(%L)',
       'pgevict_' || op, op, target,
       case op
         when 'insert' then 'referencing new table as pgevict_new'
@@ -58,7 +62,7 @@ begin
         when 'delete' then 'referencing old table as pgevict_old'
         else ''
       end,
-      definition);
+      fired, definition);
     execute format('alter table %s enable trigger %I', target, 'pgevict_' || op);
   end loop;
 
@@ -67,6 +71,8 @@ begin
   on conflict on constraint watch_pkey do update
     set schema_name = excluded.schema_name, table_name = excluded.table_name, definition = excluded.definition,
       installed_at = clock_timestamp();
+
+  perform pgevict.watch_sweep();
 
   if installed.definition is not null and installed.definition <> definition then
     perform pgevict.emit_heads(installed.definition, format('%s.unwatched', installed.definition ->> 'table'));

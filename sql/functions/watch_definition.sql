@@ -3,8 +3,8 @@
 --
 -- Checks what watch() was given and returns the definition that its triggers carry:
 --   v 1, relation (oid), schema, table (names at this time, for {schema} and {table}, type and entity_type), key, tags,
---   prefixes (templates), columns (or null), fields (columns that templates name), attributes (name: number of every
---   column that counts), escalate_above, flush_ok.
+--   prefixes (templates), columns (or null), fields (columns that templates name), identity (columns of the primary
+--   key, or null), attributes (name: number of every column named in one of these), escalate_above, flush_ok.
 -- Every refusal (22023 what is wrong with an argument, 0A000 what is not supported) names the argument and the cure.
 -- Writes nothing.
 create or replace function pgevict.watch_definition(
@@ -20,6 +20,7 @@ create or replace function pgevict.watch_definition(
 ) returns jsonb
 language plpgsql stable
 set search_path = pg_catalog, pg_temp
+set jit = off
 as $$
 declare
   rel record;
@@ -32,6 +33,7 @@ declare
   every_column text;
   wanted text;
   kind text;
+  identity text[];
 begin
   tags := coalesce(tags, '{}');
   prefixes := coalesce(prefixes, '{}');
@@ -90,6 +92,10 @@ begin
   if key is null and cardinality(tags) = 0 and cardinality(prefixes) = 0 then
     raise exception 'watch: no key, no tag and no prefix: the watch would say nothing'
       using errcode = 'invalid_parameter_value', hint = 'Give a template such as key => ''product:{id}''.';
+  end if;
+  if cardinality(tags) + cardinality(prefixes) > 99 then
+    raise exception 'watch: % tags and prefixes, over the limit of 99', cardinality(tags) + cardinality(prefixes)
+      using errcode = 'invalid_parameter_value', hint = 'Every row would carry as many. Use broader ones.';
   end if;
   if array_ndims(tags) > 1 or array_ndims(prefixes) > 1 or array_ndims(columns) > 1 then
     raise exception 'watch: tags, prefixes and columns are plain lists' using errcode = 'invalid_parameter_value';
@@ -193,6 +199,11 @@ begin
     end if;
   end loop;
 
+  select array_agg(a.attname::text order by array_position(i.indkey::smallint[], a.attnum)) into identity
+  from pg_index i
+    join pg_attribute a on a.attrelid = i.indrelid and a.attnum = any (i.indkey[0 : i.indnkeyatts - 1])
+  where i.indrelid = target and i.indisprimary;
+
   return jsonb_build_object(
     'v', 1,
     'relation', target::oid::bigint,
@@ -203,11 +214,12 @@ begin
     'prefixes', to_jsonb(prefixes),
     'columns', (select jsonb_agg(distinct c) from unnest(columns) c),
     'fields', (select coalesce(jsonb_agg(distinct f), '[]') from unnest(fields) f),
+    'identity', to_jsonb(identity),
     'attributes', (
       select coalesce(jsonb_object_agg(a.attname, a.attnum), '{}')
       from pg_attribute a
       where a.attrelid = target and a.attnum > 0 and not a.attisdropped
-        and (a.attname = any (fields) or a.attname = any (columns))),
+        and (a.attname = any (fields) or a.attname = any (columns) or a.attname = any (identity))),
     'escalate_above', escalate_above,
     'flush_ok', flush_ok);
 end

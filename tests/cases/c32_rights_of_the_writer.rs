@@ -60,11 +60,16 @@ async fn c32_trigger_needs_no_rights_of_the_writer() {
     assert_eq!(refusal(&app, "delete from pgevict.event").await.0, "42501");
     assert_eq!(refusal(&app, "select pgevict.emit(array['a'])").await.0, "42501");
     assert_eq!(refusal(&app, "select setval('pgevict.beat', 1)").await.0, "42501");
+    let function = world
+        .text("select tgfoid::regproc from pg_trigger where tgrelid = 't'::regclass limit 1")
+        .await;
     assert_eq!(
         refusal(
             &app,
-            "create table own (id int); create trigger x after insert on own for each statement \
-            execute function pgevict.watch_fired('{}')"
+            &format!(
+                "create table own (id int); create trigger x after insert on own for each statement \
+                 execute function {function}('{{}}')"
+            )
         )
         .await
         .0,

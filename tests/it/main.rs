@@ -18,4 +18,5 @@ mod retention;
 mod snapshot;
 mod tls;
 mod watch;
+mod watch_function;
 mod watch_install;

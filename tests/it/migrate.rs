@@ -246,7 +246,7 @@ async fn every_function_has_a_pinned_path_and_none_is_for_everybody() {
             )
             .await,
         "advance_pruned,announce,beat_heart,claim_warden,emit,establish,evict_prefix,flush,leave,note_deletion,\
-         note_horizon,note_truncation,prune,prune_all,release_warden,set_wake,watch_fired"
+         note_horizon,note_truncation,prune,prune_all,release_warden,set_wake,watch_build,watch_sweep"
     );
 }
 

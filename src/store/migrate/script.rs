@@ -5,7 +5,7 @@ use std::fmt::Write;
 use super::SchemaVersion;
 
 /// Version of the functions; grows by one with every release that changes one of them, and never falls.
-const FUNCTIONS_VERSION: i32 = 2;
+const FUNCTIONS_VERSION: i32 = 3;
 
 /// Oldest schema version a binary may know and still use the tables as they are after the last migration.
 const LEAST_READER: i32 = 1;
@@ -36,6 +36,8 @@ const MIGRATIONS: &[&str] = files!["migrations/0001_log.sql", "migrations/0002_r
 /// or, being written in SQL, in its body.
 const FUNCTIONS: &[&str] = files![
     "functions/escape.sql",
+    "functions/base_of.sql",
+    "functions/plain_type.sql",
     "functions/text_of.sql",
     "functions/key.sql",
     "functions/announce.sql",
@@ -63,8 +65,19 @@ const FUNCTIONS: &[&str] = files![
     "functions/heads.sql",
     "functions/emit_heads.sql",
     "functions/oversized.sql",
+    "functions/in_place.sql",
+    "functions/pairs.sql",
+    "functions/watch_texts.sql",
+    "functions/watch_types.sql",
+    "functions/watch_same.sql",
+    "functions/watch_placed.sql",
     "functions/watch_query.sql",
-    "functions/watch_fired.sql",
+    "functions/watch_source.sql",
+    "functions/watch_make.sql",
+    "functions/watch_build.sql",
+    "functions/watch_functions.sql",
+    "functions/watch_sweep.sql",
+    "functions/watch_rebuild.sql",
     "functions/watch_state.sql",
     "functions/watch_definition.sql",
     "functions/watch.sql",
@@ -130,6 +143,7 @@ pub(super) fn upgrade(from: i32) -> String {
         script.push('\n');
         script.push_str(function);
     }
+    script.push_str("\nselect pgevict.watch_rebuild();\n");
     // Writing to a String never fails.
     let _ = write!(
         script,
