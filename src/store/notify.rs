@@ -1,6 +1,6 @@
 //! LISTEN, NOTIFY and what a session is listening to.
 
-use tokio_postgres::types::Type;
+use tokio_postgres::types::{ToSql, Type};
 
 use crate::error::Result;
 use crate::store::session::Session;
@@ -48,19 +48,27 @@ pub(crate) async fn is_listening(session: &Session, channel: &str) -> Result<boo
     Ok(row.get(0))
 }
 
-/// Sends one empty notification, as a transaction of its own. Returns after its commit.
+/// Sends one empty notification, as a transaction of its own. Returns after its commit. The channel is ours or random
+/// hex, never a user's.
 ///
 /// # Errors
 /// Timeout when the NOTIFY lock of the server was not had within 200 ms (congested).
 pub(crate) async fn notify(session: &Session, channel: &str) -> Result<()> {
+    let doing = "sending a probe";
+    if !session.local().is_empty() {
+        let batch = format!(
+            "{}set local lock_timeout = '{NOTIFY_LOCK_TIMEOUT}'; select pg_catalog.pg_notify('{channel}', '')",
+            session.local()
+        );
+        return session
+            .bounded(doing, session.client().batch_execute(&batch))
+            .await;
+    }
+    let notify = "select set_config('lock_timeout', $2, true), pg_notify($1, '')";
+    let values: [(&(dyn ToSql + Sync), Type); 2] =
+        [(&channel, Type::TEXT), (&NOTIFY_LOCK_TIMEOUT, Type::TEXT)];
     session
-        .bounded(
-            "sending a probe",
-            session.client().query_typed(
-                "select set_config('lock_timeout', $2, true), pg_notify($1, '')",
-                &[(&channel, Type::TEXT), (&NOTIFY_LOCK_TIMEOUT, Type::TEXT)],
-            ),
-        )
+        .bounded(doing, session.client().query_typed(notify, &values))
         .await
         .map(drop)
 }

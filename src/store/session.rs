@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::{sleep, timeout};
-use tokio_postgres::Client;
+use tokio_postgres::{Client, SimpleQueryMessage};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::config::{Address, SessionConfig};
@@ -125,6 +125,10 @@ impl Connector {
     pub(crate) async fn open(&self, purpose: Purpose) -> Result<Session> {
         let (client, driver) = self.connect(purpose).await?;
         let mut session = Session::new(client, self.settings.statement_timeout);
+        if matches!(purpose, Purpose::Probe | Purpose::Admin) {
+            let deadline_ms = self.settings.statement_timeout.as_millis().max(1);
+            session.local = format!("set local jit = off; set local statement_timeout = {deadline_ms}; ");
+        }
         let (ended, gone) = (session.ended.clone(), session.gone.clone());
         tokio::spawn(async move {
             let abandoned = async {
@@ -174,16 +178,17 @@ impl Connector {
                 .bounded(&doing, session.client.batch_execute(&settings))
                 .await?;
         }
-        let row = session
-            .bounded(
-                &doing,
-                session.client.query_typed_one(
-                    "select current_setting('server_version_num')::int, pg_is_in_recovery()",
-                    &[],
-                ),
-            )
-            .await?;
-        let version: i32 = row.get(0);
+        let ask = format!(
+            "{}select pg_catalog.current_setting('server_version_num'), pg_catalog.pg_is_in_recovery()",
+            session.local
+        );
+        let answer = session.bounded(&doing, session.client.simple_query(&ask)).await?;
+        let answered = answer.iter().find_map(|message| match message {
+            SimpleQueryMessage::Row(row) => Some((row.get(0)?.parse::<i32>().ok()?, row.get(1)? == "t")),
+            _ => None,
+        });
+        let (version, in_recovery) =
+            answered.ok_or_else(|| Error::database(format!("{doing}: the server did not say what it is")))?;
         if version < OLDEST_SERVER {
             return Err(Error::refused(format!(
                 "server version {} is too old: pgevict needs PostgreSQL 15 or newer",
@@ -196,7 +201,7 @@ impl Connector {
                 "server is newer than the versions pgevict is tested with (15 to 18)"
             );
         }
-        if row.get(1) {
+        if in_recovery {
             return Err(connect::standby(&self.shown()));
         }
         Ok(())
@@ -208,6 +213,9 @@ impl Connector {
 pub(crate) struct Session {
     client: Client,
     statement_timeout: Duration,
+    /// What a statement has to set for itself, where the session must not keep settings: goes before it in one simple
+    /// query, which is one transaction. Empty where the settings are forced.
+    local: String,
     ended: CancellationToken,
     /// Cancelled when the session is dropped.
     gone: CancellationToken,
@@ -220,6 +228,7 @@ impl Session {
         Self {
             client,
             statement_timeout,
+            local: String::new(),
             ended: CancellationToken::new(),
             _gone: gone.clone().drop_guard(),
             gone,
@@ -229,6 +238,11 @@ impl Session {
     /// The client below.
     pub(crate) fn client(&self) -> &Client {
         &self.client
+    }
+
+    /// Settings that a simple query has to begin with; empty where they are forced.
+    pub(crate) fn local(&self) -> &str {
+        &self.local
     }
 
     /// The client below, for transactions.
