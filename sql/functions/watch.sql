@@ -20,7 +20,7 @@
 -- again in a new transaction, after a pause.
 create or replace function pgevict.watch(
   target regclass,
-  key text,
+  key text default null,
   tags text[] default '{}',
   prefixes text[] default '{}',
   columns text[] default null,

@@ -105,7 +105,7 @@ begin
       pgevict.watch_types(definition, target, case op when 'DELETE' then 'o' else 'n' end),
       case op when 'UPDATE' then
         format('when %s then ''nothing'' ', pgevict.watch_same(definition, target, 'columns'))
-          || coalesce(format('when not %s then ''both'' ', pgevict.watch_same(definition, target, 'fields')), '')
+          || coalesce('when not ' || pgevict.watch_same(definition, target, 'fields') || ' then ''both'' ', '')
         else '' end,
       (definition ->> 'table') || case op when 'UPDATE' then '.updated' when 'INSERT' then '.created' else '.deleted' end,
       array_to_string(case op when 'DELETE' then old_texts else new_texts end, ', '), array_to_string(new_names, ', '),

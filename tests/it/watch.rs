@@ -379,3 +379,42 @@ async fn the_trigger_keeps_up() {
     println!("comparing 20,000 rows: {more:?} more than {plain:?}");
     assert!(more < Duration::from_secs(2), "{more:?}");
 }
+
+/// Templates that name no column at all: each change is told, an update that changes nothing is not.
+#[tokio::test]
+async fn a_watch_of_constants_only_tells_of_each_change() {
+    let world = World::start().await;
+    world.run("create table one (id int primary key, v text)").await;
+    for install in [
+        "select pgevict.watch('one', key => 'const')",
+        "select pgevict.watch('one', tags => array['{schema}.{table}'], flush_ok => true)",
+        "select pgevict.watch('one', key => 'const', columns => array['v'])",
+    ] {
+        world.run(install).await;
+        world.events().await;
+        for change in [
+            "insert into one values (1, 'a')",
+            "insert into one values (2, 'a'), (3, 'a')",
+            "update one set v = 'b' where id = 1",
+            "update one set v = 'b'",
+            "delete from one where id = 1",
+            "truncate one",
+        ] {
+            world.run(change).await;
+            let events = world.events().await;
+            assert_eq!(events.len(), 1, "{install}: {change}: {events:?}");
+            let named = [events[0].keys.as_slice(), events[0].tags.as_slice()].concat();
+            let expected = if install.contains("const") {
+                "const"
+            } else {
+                "public.one"
+            };
+            assert_eq!(named, [expected], "{install}: {change}");
+        }
+        world.run("insert into one values (1, 'a')").await;
+        world.events().await;
+        world.run("update one set v = v").await;
+        assert!(world.events().await.is_empty(), "{install}");
+        world.run("truncate one").await;
+    }
+}
