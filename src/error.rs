@@ -12,10 +12,10 @@ use std::sync::Arc;
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// What went wrong, with its chain of causes.
-#[derive(Debug)]
+///
+/// `Display` is the message; `Debug` adds the class and those causes that say something new, on one line.
 pub struct Error(Box<Inner>);
 
-#[derive(Debug)]
 struct Inner {
     kind: Kind,
     message: String,
@@ -142,6 +142,21 @@ impl Error {
             cause = error.source();
         }
         None
+    }
+}
+
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut text = self.0.message.clone();
+        let mut cause = self.source();
+        while let Some(error) = cause {
+            let said = error.to_string();
+            if !text.contains(&said) {
+                text = format!("{text}: {said}");
+            }
+            cause = error.source();
+        }
+        write!(f, "{text} ({:?})", self.0.kind)
     }
 }
 

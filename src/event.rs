@@ -256,7 +256,7 @@ impl Event {
             check_text("prefix", prefix.as_str())?;
             if prefix.as_str().is_empty() {
                 return Err(Error::invalid(
-                    "an empty prefix would empty everything: emit Event::flush() for that",
+                    "an empty prefix would empty everything: emit a flush for that (`pgevict flush`, Event::flush())",
                 ));
             }
         }

@@ -53,7 +53,11 @@ impl Emit {
         event.entity_type = self.entity_type;
         event.entity_id = self.entity_id;
         if let Some(text) = self.changes {
-            let changes = serde_json::from_str(&text).context("--changes is not JSON")?;
+            let changes: serde_json::Value = serde_json::from_str(&text).context("--changes is not JSON")?;
+            anyhow::ensure!(
+                changes.is_object(),
+                "--changes has to be an object, such as {{\"price\": {{\"old\": 1, \"new\": 2}}}}"
+            );
             event.changes = Some(changes);
         }
         let xid = place.admin().await?.emit(&event).await?;

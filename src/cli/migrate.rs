@@ -29,6 +29,10 @@ impl Migrate {
                 done.now.schema
             ))?,
             (true, None) => print(format!("schema pgevict installed (version {})", done.now.schema))?,
+            (true, Some(before)) if before.schema == done.now.schema => print(format!(
+                "functions of schema pgevict replaced (version {})",
+                done.now.schema
+            ))?,
             (true, Some(before)) => print(format!(
                 "schema pgevict upgraded from version {} to {}",
                 before.schema, done.now.schema
@@ -57,7 +61,11 @@ impl Uninstall {
         debug_assert!(self.yes, "clap requires it");
         let done = place.admin().await?.uninstall().await?;
         if done.found {
-            print(format!("schema pgevict removed, with {} watches", done.watches))?;
+            let watches = if done.watches == 1 { "watch" } else { "watches" };
+            print(format!(
+                "schema pgevict removed, with {} {watches}; the roles pgevict_* stay, as other databases may use them",
+                done.watches
+            ))?;
         } else {
             print("there was no schema pgevict")?;
         }

@@ -10,7 +10,7 @@ mod tail;
 mod wake;
 mod watch;
 
-use std::io::Write;
+use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -32,7 +32,7 @@ use tracing_subscriber::EnvFilter;
   pgevict tail --prefix product:"
 )]
 struct Cli {
-    /// Address of the database; else PGEVICT_URL, then DATABASE_URL.
+    /// Address of the database; else PGEVICT_URL, then DATABASE_URL (demo: only what is given here).
     #[arg(long, global = true, value_name = "URL")]
     url: Option<String>,
     /// Settings file.
@@ -88,6 +88,7 @@ pub(crate) fn main() -> ExitCode {
     let filter = EnvFilter::try_from_env("PGEVICT_LOG").unwrap_or_else(|_| EnvFilter::new("pgevict=warn"));
     tracing_subscriber::fmt()
         .with_env_filter(filter)
+        .with_ansi(std::io::stderr().is_terminal())
         .with_writer(std::io::stderr)
         .init();
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
@@ -147,8 +148,16 @@ fn is_broken_pipe(error: &anyhow::Error) -> bool {
 fn told(error: &anyhow::Error) -> String {
     let mut text = error.to_string();
     for cause in error.chain().skip(1) {
+        // What the server said is in our own message, with its hint.
+        let said = cause
+            .downcast_ref::<tokio_postgres::Error>()
+            .and_then(tokio_postgres::Error::as_db_error)
+            .or_else(|| cause.downcast_ref::<tokio_postgres::error::DbError>());
+        if said.is_some_and(|said| text.contains(said.message())) {
+            continue;
+        }
         let cause = cause.to_string();
-        if !text.contains(&cause) && cause != "db error" {
+        if !text.contains(&cause) {
             text = format!("{text}: {cause}");
         }
     }

@@ -39,6 +39,10 @@ impl Tail {
             .map(Pattern::new)
             .collect::<Result<Vec<_>, _>>()?;
         let config = place.config()?;
+        anyhow::ensure!(
+            config.enabled,
+            "enabled = false: nothing would be followed; set it to true (PGEVICT_ENABLED)"
+        );
         // An address that cannot work is told at once, not after the time that an instance may take to start.
         drop(place.admin().await?);
         let pgevict = Pgevict::builder(config).start().await?;
