@@ -6,6 +6,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use crate::error::Error;
+
 /// Why a session was lost, or why an instance is degraded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
@@ -33,6 +35,19 @@ pub enum Cause {
 }
 
 impl Cause {
+    /// The cause that an error of a session stands for; `otherwise` when its class says no more.
+    pub(crate) fn of(error: &Error, otherwise: Self) -> Self {
+        if error.is_standby() {
+            Self::Standby
+        } else if error.is_refused() || error.is_invalid() {
+            Self::Refused
+        } else if error.is_timeout() {
+            Self::Deadline
+        } else {
+            otherwise
+        }
+    }
+
     /// The cause in one word, for logs and metrics.
     pub fn as_str(self) -> &'static str {
         match self {

@@ -125,12 +125,7 @@ impl Feed {
             };
             self.shared.session.send_replace(None);
             self.missed.forget();
-            let cause = match &lost {
-                error if error.is_standby() => Cause::Standby,
-                error if error.is_timeout() => Cause::Deadline,
-                error if error.is_refused() || error.is_invalid() => Cause::Refused,
-                _ => Cause::Unreachable,
-            };
+            let cause = Cause::of(&lost, Cause::Unreachable);
             self.shared.meters.fetch_lost(Some(cause));
             let pause = self.backoff.pause(fastrand::f64());
             tracing::warn!(

@@ -96,7 +96,7 @@ impl Listener {
     async fn session(&mut self) -> Lost {
         let (session, drain) = match self.connect().await {
             Ok(connected) => connected,
-            Err(error) => return Lost(cause_of(&error, Cause::Unreachable), Some(error)),
+            Err(error) => return Lost(Cause::of(&error, Cause::Unreachable), Some(error)),
         };
         tokio::select! {
             () = drain.ended() => Lost(Cause::Closed, None),
@@ -126,7 +126,7 @@ impl Listener {
 
     /// LISTEN first, then let the feed fetch, then prove that a notification arrives.
     async fn prove(&self, session: &Session, drain: &Drain) -> Result<(), Lost> {
-        let closed = |error| Lost(cause_of(&error, Cause::Closed), Some(error));
+        let closed = |error| Lost(Cause::of(&error, Cause::Closed), Some(error));
         let random = format!("pgevict_probe_{}", Uuid::new_v4().simple());
         notify::listen(session, &random).await.map_err(closed)?;
         if !notify::is_listening(session, &random).await.map_err(closed)? {
@@ -141,7 +141,7 @@ impl Listener {
             .other
             .open(Purpose::Probe)
             .await
-            .map_err(|error| Lost(cause_of(&error, Cause::Unreachable), Some(error)))?;
+            .map_err(|error| Lost(Cause::of(&error, Cause::Unreachable), Some(error)))?;
         while let Probe::Congested = self.send(&over, &random).await.map_err(closed)? {
             // Nobody waits for a proof that others hold up: events come by polling meanwhile.
             self.listening.send_if_modified(|listening| {
@@ -187,7 +187,7 @@ impl Listener {
                     proved_at = Instant::now() - self.settings.probe_interval / 2;
                     continue;
                 }
-                Err(error) => return Lost(cause_of(&error, Cause::Unreachable), Some(error)),
+                Err(error) => return Lost(Cause::of(&error, Cause::Unreachable), Some(error)),
             }
             match timeout(self.settings.probe_timeout, drain.hears_since(sent)).await {
                 Ok(true) => {}
@@ -239,18 +239,6 @@ async fn connected(fetch: &mut watch::Receiver<Option<Arc<Session>>>) {
     }
     // The feed has ended; the stop signal follows.
     std::future::pending().await
-}
-
-fn cause_of(error: &Error, otherwise: Cause) -> Cause {
-    if error.is_standby() {
-        Cause::Standby
-    } else if error.is_refused() || error.is_invalid() {
-        Cause::Refused
-    } else if error.is_timeout() {
-        Cause::Deadline
-    } else {
-        otherwise
-    }
 }
 
 /// The log line of a loss: what it means and what to do.
