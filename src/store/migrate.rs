@@ -11,12 +11,10 @@ use tokio_postgres::{Client, GenericClient, IsolationLevel};
 
 use crate::error::{Error, Result};
 use crate::store::failure::{failure, is_lock_timeout};
+use crate::store::session::must_be_fit;
 use crate::store::watch;
 
 mod script;
-
-/// Oldest PostgreSQL that works: 15, the first that wakes listeners at commit.
-const LEAST_SERVER: i32 = 150_000;
 
 /// What is installed in a database.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -204,8 +202,8 @@ const FIND: &str = "select 1 from pg_catalog.pg_class c join pg_catalog.pg_names
 const READ: &str =
     "select schema_version, least_reader, functions_version, functions_checksum from pgevict.meta where one";
 
-const SERVER: &str = "select pg_catalog.current_setting('server_version_num')::int4, \
-     pg_catalog.current_setting('server_version'), pg_catalog.pg_is_in_recovery()";
+const SERVER: &str =
+    "select pg_catalog.current_setting('server_version_num')::int4, pg_catalog.pg_is_in_recovery()";
 
 const MISSING_ROLES: &str = "select w.name from pg_catalog.unnest($1) with ordinality w (name, n) \
      where not exists (select from pg_catalog.pg_roles r where r.rolname = w.name) order by w.n";
@@ -222,18 +220,7 @@ async fn check_server(client: &Client) -> Result<()> {
         .query_typed_one(SERVER, &[])
         .await
         .map_err(|error| failure("asking for the server's version", error))?;
-    let (number, name, in_recovery): (i32, String, bool) = (row.get(0), row.get(1), row.get(2));
-    if number < LEAST_SERVER {
-        return Err(Error::refused(format!(
-            "the server is PostgreSQL {name}; pgevict needs 15 or later"
-        )));
-    }
-    if in_recovery {
-        return Err(Error::refused(
-            "the server is a standby, which cannot be written: use the address of the primary",
-        ));
-    }
-    Ok(())
+    must_be_fit(row.get(0), row.get(1), "the server")
 }
 
 /// True when tables or functions are older than this binary's.

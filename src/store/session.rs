@@ -189,23 +189,29 @@ impl Connector {
         });
         let (version, in_recovery) =
             answered.ok_or_else(|| Error::database(format!("{doing}: the server did not say what it is")))?;
-        if version < OLDEST_SERVER {
-            return Err(Error::refused(format!(
-                "server version {} is too old: pgevict needs PostgreSQL 15 or newer",
-                version / 10_000
-            )));
-        }
+        must_be_fit(version, in_recovery, &self.shown())?;
         if version >= UNTESTED_SERVER {
             tracing::warn!(
                 version,
                 "server is newer than the versions pgevict is tested with (15 to 18)"
             );
         }
-        if in_recovery {
-            return Err(connect::standby(&self.shown()));
-        }
         Ok(())
     }
+}
+
+/// Refuses a server that is too old or a standby; `shown` is its address, without secrets.
+pub(crate) fn must_be_fit(version: i32, in_recovery: bool, shown: &str) -> Result<()> {
+    if version < OLDEST_SERVER {
+        return Err(Error::refused(format!(
+            "server version {} is too old: pgevict needs PostgreSQL 15 or newer",
+            version / 10_000
+        )));
+    }
+    if in_recovery {
+        return Err(connect::standby(shown));
+    }
+    Ok(())
 }
 
 /// An open session. A statement that misses its deadline makes it useless: drop it.
