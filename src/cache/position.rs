@@ -5,7 +5,7 @@
 
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock, RwLockWriteGuard};
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use super::clock::Clock;
 pub use super::clock::Moment;
@@ -79,12 +79,6 @@ impl Position {
         self.as_of()
             .and_then(|as_of| as_of.age_at(now))
             .is_some_and(|age| age <= max_staleness)
-    }
-
-    /// Age of the last proof as a wall-clock time, for people.
-    pub fn as_of_wall(&self) -> Option<SystemTime> {
-        let wall = self.as_of()?.wall;
-        Some(SystemTime::UNIX_EPOCH + Duration::from_nanos(u64::try_from(wall).unwrap_or(0)))
     }
 
     /// Publishes the cursor of a complete fetch that was sent at `as_of`; all that it sees has been applied.
