@@ -2,12 +2,12 @@
 --
 -- The epoch of this server's memory, founding a new one where the old one is gone; the only writer of pgevict.epoch.
 -- fresh: this call founded it. Called by a reader that finds the row missing or its identity wrong; of several at once
--- one founds and all return the same.
+-- one founds and all return the same. `pgevict epoch new` and `pgevict epoch adopt` found one by hand.
 --
 -- The identity of a log is the system identifier, the oid of the database and the oid of pgevict.event. A dump carries
 -- the rows of epoch and meta along, so both are compared with the real ones. Another identity than meta's (restore,
 -- clone, upgrade): the log, its heartbeats, horizons and every stored position belong to another server, so the log is
--- emptied, meta.pruned set and the warden dismissed, in the same transaction. The first identity ever voids nothing.
+-- voided (void_log()) in the same transaction. The first identity ever voids nothing.
 --
 -- Writes pgevict.epoch, pgevict.meta, and on a new identity pgevict.event, heartbeat, horizon, sweep and warden. READ
 -- COMMITTED only: what was decided by whoever held the lock before must be seen.
@@ -44,25 +44,13 @@ begin
     return;
   end if;
 
-  epoch := gen_random_uuid();
   fresh := true;
   if logged.system_identifier is not null
     and (logged.system_identifier, logged.database, logged.event_table)
       is distinct from (here_system, here_database, here_event)
   then
-    update pgevict.meta set pruned = pg_current_snapshot() where one;
-    -- Before the events: a step of pruning holds this row while it deletes some of them.
-    update pgevict.sweep set base = null, target = null, after_xid = '0', after_id = 0 where one;
-    delete from pgevict.event;
-    delete from pgevict.heartbeat;
-    delete from pgevict.horizon;
-    update pgevict.warden set instance_id = null, process = null where one;
+    perform pgevict.void_log();
   end if;
-  delete from pgevict.epoch;
-  insert into pgevict.epoch (epoch, system_identifier, database, event_table)
-  values (establish.epoch, here_system, here_database, here_event);
-  update pgevict.meta
-  set epoch = establish.epoch, system_identifier = here_system, database = here_database, event_table = here_event
-  where one;
+  epoch := pgevict.found_epoch();
 end
 $$;

@@ -4,6 +4,7 @@
 
 mod demo;
 mod emit;
+mod epoch;
 mod migrate;
 mod prune;
 mod tail;
@@ -51,6 +52,7 @@ enum Command {
     Watches(watch::Watches),
     Wake(wake::Wake),
     Prune(prune::Prune),
+    Epoch(epoch::Epoch),
     Emit(emit::Emit),
     Flush(emit::Flush),
     Tail(tail::Tail),
@@ -125,6 +127,7 @@ async fn run(cli: Cli) -> anyhow::Result<bool> {
         Command::Watches(command) => return command.run(&place).await,
         Command::Wake(command) => command.run(&place).await?,
         Command::Prune(command) => command.run(&place).await?,
+        Command::Epoch(command) => command.run(&place).await?,
         Command::Emit(command) => command.run(&place).await?,
         Command::Flush(command) => command.run(&place).await?,
         Command::Tail(command) => command.run(&place).await?,

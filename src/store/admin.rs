@@ -5,12 +5,14 @@ use std::time::Duration;
 
 use tokio_postgres::types::Type;
 use tokio_postgres::{Client, IsolationLevel, Transaction};
+use uuid::Uuid;
 
 use crate::config::Config;
 use crate::error::Result;
 use crate::event::Event;
 use crate::snapshot::Xid;
 use crate::store::emit;
+use crate::store::epoch::{self, EpochState};
 use crate::store::migrate::{self, Migrated, Uninstalled};
 use crate::store::session::{ADMIN_TIMEOUT, Connector, Purpose, Session, bounded};
 use crate::store::warden;
@@ -102,6 +104,39 @@ impl Admin {
                 return Ok(pruned);
             }
         }
+    }
+
+    /// Which epoch stands, and whether this log was written on this server.
+    ///
+    /// # Errors
+    /// Refused without the role `pgevict_reader` or `pgevict_admin`, or if pgevict is not installed.
+    pub async fn epoch(&mut self) -> Result<EpochState> {
+        epoch::state(self.client()).await
+    }
+
+    /// Makes the log a new one, empty; every running instance drops what it holds. For a copy of a database. Returns its
+    /// epoch.
+    ///
+    /// # Errors
+    /// Refused without the role `pgevict_admin`, or if pgevict is not installed.
+    pub async fn new_epoch(&mut self) -> Result<Uuid> {
+        let transaction = self.begin().await?;
+        let founded = epoch::found_new(&transaction).await?;
+        bounded(ADMIN_TIMEOUT, "founding a new epoch", transaction.commit()).await?;
+        Ok(founded)
+    }
+
+    /// Keeps the log and its stored positions over a planned `pg_upgrade`, before any instance runs. Returns `false` when
+    /// the log was written on this server already.
+    ///
+    /// # Errors
+    /// Refused without the role `pgevict_admin`, if pgevict is not installed, or when the log knows transactions that this
+    /// server has not begun: then it was restored, not upgraded.
+    pub async fn adopt_epoch(&mut self) -> Result<bool> {
+        let transaction = self.begin().await?;
+        let adopted = epoch::adopt(&transaction).await?;
+        bounded(ADMIN_TIMEOUT, "adopting the log", transaction.commit()).await?;
+        Ok(adopted)
     }
 
     /// Sets how writers announce events: `adaptive`, `commit`, `bell` or `off`.

@@ -15,4 +15,5 @@ pub(crate) mod warden;
 pub mod watch;
 
 pub use admin::{Admin, Pruned};
+pub use epoch::EpochState;
 pub use migrate::print;

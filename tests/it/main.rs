@@ -7,6 +7,7 @@ mod address;
 mod adversity;
 mod cli;
 mod emit;
+mod epoch;
 mod hosts;
 mod instance;
 mod key_text;
