@@ -72,11 +72,14 @@ pub struct SessionConfig {
     pub backoff_max: Duration,
 }
 
-/// How the LISTEN connection is proved.
+/// How wakes are heard.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct WakeConfig {
+    /// `false`: nothing listens, events arrive by polling every [`FeedConfig::poll`], and this instance never becomes the
+    /// warden. For where every address leads through a pooler.
+    pub listen: bool,
     /// A LISTEN session that heard nothing for this long is probed.
     #[serde(with = "humantime_serde")]
     pub probe_interval: Duration,
@@ -234,6 +237,7 @@ impl Default for SessionConfig {
 impl Default for WakeConfig {
     fn default() -> Self {
         Self {
+            listen: true,
             probe_interval: Duration::from_secs(5),
             probe_timeout: Duration::from_secs(2),
         }

@@ -81,6 +81,8 @@ pub enum Listening {
     Proved,
     /// Lost; polling carries the events meanwhile.
     Lost(Cause),
+    /// By the setting `wake.listen`: polling carries the events.
+    Off,
 }
 
 /// State of an instance at one moment.
@@ -191,7 +193,7 @@ impl Meters {
         let flag = |flag: &AtomicBool, cause| flag.load(Ordering::Relaxed).then_some(cause);
         let degraded = match listening {
             Listening::Lost(cause) => Some(cause),
-            Listening::Connecting | Listening::Proved => rest
+            Listening::Connecting | Listening::Proved | Listening::Off => rest
                 .fetch_lost
                 .or(flag(&self.congested, Cause::Congested))
                 .or(flag(&self.missing_wakes, Cause::MissedWakes)),

@@ -121,6 +121,7 @@ pub(super) const FIELDS: &[Field] = &[
     time("session.backoff_max", MS, times(MIN, 10), |c| {
         Slot::Time(&mut c.session.backoff_max)
     }),
+    plain("wake.listen", |c| Slot::Switch(&mut c.wake.listen)),
     time("wake.probe_interval", times(MS, 10), HOUR, |c| {
         Slot::Time(&mut c.wake.probe_interval)
     }),

@@ -95,7 +95,7 @@ fn every_setting_can_come_from_a_variable() {
     let other = |key: &str| match key {
         "url" | "listen_url" => "postgresql://h/d",
         "instance_id" => "web-1",
-        "enabled" | "warden.enabled" => "false",
+        "enabled" | "warden.enabled" | "wake.listen" => "false",
         "cache.when_stale" => "fail",
         key if key.ends_with("page_min") || key.ends_with("capacity") || key.ends_with("max_loads") => "400",
         key if key.ends_with("page_max") => "4000",

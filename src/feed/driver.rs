@@ -230,8 +230,14 @@ impl Feed {
         if meters.missing_wakes.swap(missing, Ordering::Relaxed) != missing {
             tracing::warn!(missing, total = self.missed.total(), "wakes for announced events");
         }
-        if self.proved() && !missing && !meters.congested.load(Ordering::Relaxed) {
-            Rhythm::Proved
+        let settled = match *self.shared.listening.borrow() {
+            Listening::Proved => !missing && !meters.congested.load(Ordering::Relaxed),
+            // Nothing will arrive, and that is meant.
+            Listening::Off => true,
+            Listening::Connecting | Listening::Lost(_) => false,
+        };
+        if settled {
+            Rhythm::Settled
         } else {
             Rhythm::Unproved
         }

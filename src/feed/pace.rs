@@ -40,8 +40,8 @@ impl Bucket {
 /// Whether the wake path carries the events.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Rhythm {
-    /// Wakes arrive; polling is the proof of freshness.
-    Proved,
+    /// Wakes arrive, and polling is the proof of freshness; or nobody listens, and polling was chosen.
+    Settled,
     /// They may not; polling carries the events.
     Unproved,
 }
@@ -54,7 +54,7 @@ pub(crate) fn poll_pause(
     max_staleness: Duration,
 ) -> Duration {
     let base = match rhythm {
-        Rhythm::Proved => settings.poll,
+        Rhythm::Settled => settings.poll,
         Rhythm::Unproved => settings.poll_unproved,
     };
     base.max((took * 10).min(max_staleness / 4))
@@ -84,9 +84,9 @@ mod tests {
         let settings = FeedConfig::default();
         let ms = Duration::from_millis;
         let pause = |rhythm, took| poll_pause(rhythm, ms(took), &settings, ms(5_000));
-        assert_eq!(pause(Rhythm::Proved, 1), ms(500));
+        assert_eq!(pause(Rhythm::Settled, 1), ms(500));
         assert_eq!(pause(Rhythm::Unproved, 1), ms(50));
         assert_eq!(pause(Rhythm::Unproved, 30), ms(300));
-        assert_eq!(pause(Rhythm::Proved, 2_000), ms(1_250));
+        assert_eq!(pause(Rhythm::Settled, 2_000), ms(1_250));
     }
 }

@@ -201,7 +201,10 @@ fn wire(config: Config, handlers: Vec<Registered>) -> Result<(Pgevict, watch::Re
     let signal = Arc::new(Signal::default());
     let tasks = TaskTracker::new();
     let (stop, abandon) = (CancellationToken::new(), CancellationToken::new());
-    let (listening_here, listening) = watch::channel(Listening::Connecting);
+    let (listening_here, listening) = watch::channel(match config.wake.listen {
+        true => Listening::Connecting,
+        false => Listening::Off,
+    });
     let (trouble_here, trouble) = watch::channel(None);
     let switch = if config.enabled { Switch::On } else { Switch::Off };
     if config.enabled {
@@ -220,18 +223,20 @@ fn wire(config: Config, handlers: Vec<Registered>) -> Result<(Pgevict, watch::Re
         }
         let session = watch::Sender::new(None);
         let process = Uuid::new_v4();
-        let listener = Listener {
-            direct: connector(listen_url.clone()),
-            other: connector(url),
-            fetch: session.subscribe(),
-            settings: config.wake.clone(),
-            backoff: backoff.clone(),
-            signal: signal.clone(),
-            listening: listening_here,
-            meters: meters.clone(),
-        };
-        tasks.spawn(listener.run(stop.clone()));
-        if config.warden.enabled {
+        if config.wake.listen {
+            let listener = Listener {
+                direct: connector(listen_url.clone()),
+                other: connector(url),
+                fetch: session.subscribe(),
+                settings: config.wake.clone(),
+                backoff: backoff.clone(),
+                signal: signal.clone(),
+                listening: listening_here,
+                meters: meters.clone(),
+            };
+            tasks.spawn(listener.run(stop.clone()));
+        }
+        if config.warden.enabled && config.wake.listen {
             let warden = Warden {
                 connector: connector(listen_url.clone()),
                 settings: config.warden.clone(),

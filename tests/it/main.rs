@@ -14,6 +14,7 @@ mod key_text;
 mod lab;
 mod migrate;
 mod password_file;
+mod poll_only;
 mod readme;
 mod retention;
 mod snapshot;

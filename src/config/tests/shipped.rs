@@ -78,6 +78,7 @@ fn the_table_is_complete() {
         "wake.",
         wake,
         WakeConfig {
+            listen,
             probe_interval,
             probe_timeout
         }
