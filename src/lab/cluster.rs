@@ -368,6 +368,11 @@ impl Cluster {
         self.home.dir().join("socket")
     }
 
+    /// Who runs the server, and what stands before it.
+    pub(super) fn owner(&self) -> &Owner {
+        &self.owner
+    }
+
     /// The PostgreSQL this cluster runs on.
     pub fn binaries(&self) -> &Binaries {
         &self.binaries

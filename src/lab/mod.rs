@@ -8,6 +8,7 @@
 //! Nothing here belongs into a service: durability is switched off, every local user may connect.
 
 mod binaries;
+mod bouncer;
 mod cluster;
 mod home;
 mod keeper;
@@ -18,6 +19,7 @@ mod relay;
 mod template;
 
 pub use binaries::Binaries;
+pub use bouncer::{Bouncer, PoolMode};
 pub use cluster::Cluster;
 pub use options::{ClusterOptions, StopMode};
 pub use relay::Relay;

@@ -6,6 +6,7 @@ pub(crate) mod emit;
 pub(crate) mod epoch;
 pub(crate) mod event;
 pub(crate) mod failure;
+mod key_data;
 pub mod migrate;
 pub(crate) mod notify;
 pub(crate) mod record;

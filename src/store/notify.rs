@@ -55,20 +55,24 @@ pub(crate) async fn is_listening(session: &Session, channel: &str) -> Result<boo
 /// Timeout when the NOTIFY lock of the server was not had within 200 ms (congested).
 pub(crate) async fn notify(session: &Session, channel: &str) -> Result<()> {
     let doing = "sending a probe";
-    if !session.local().is_empty() {
-        let batch = format!(
-            "{}set local lock_timeout = '{NOTIFY_LOCK_TIMEOUT}'; select pg_catalog.pg_notify('{channel}', '')",
-            session.local()
-        );
-        return session
-            .bounded(doing, session.client().batch_execute(&batch))
-            .await;
-    }
-    let notify = "select set_config('lock_timeout', $2, true), pg_notify($1, '')";
+    let notify = "select pg_catalog.set_config('lock_timeout', $2, true), pg_catalog.pg_notify($1, '')";
     let values: [(&(dyn ToSql + Sync), Type); 2] =
         [(&channel, Type::TEXT), (&NOTIFY_LOCK_TIMEOUT, Type::TEXT)];
     session
         .bounded(doing, session.client().query_typed(notify, &values))
         .await
         .map(drop)
+}
+
+/// The server process that answers on a session.
+pub(crate) async fn process(session: &Session) -> Result<i32> {
+    let row = session
+        .bounded(
+            "asking which process answers",
+            session
+                .client()
+                .query_typed_one("select pg_catalog.pg_backend_pid()", &[]),
+        )
+        .await?;
+    Ok(row.get(0))
 }

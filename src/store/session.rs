@@ -1,5 +1,6 @@
 //! One session with the server: opened within a deadline, its settings forced, its statements bounded.
 
+use std::fmt::Write;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,6 +12,7 @@ use crate::config::{Address, SessionConfig};
 use crate::error::{Error, Result};
 use crate::store::connect::{self, Driver};
 use crate::store::failure::failure;
+use crate::store::key_data::process_named;
 
 /// What a session is for; shown in `application_name`, so that a DBA knows whom he sees.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -47,37 +49,50 @@ pub(crate) struct Connector {
     instance_id: Arc<str>,
 }
 
-/// Settings that hold for every session of an instance. `jit` costs tens of ms on a first fetch; a serializable feed
-/// aborts the user's transactions; a role's or database's defaults may set any of these.
-const FORCED: &str = "
-  set default_transaction_isolation = 'read committed';
-  set default_transaction_read_only = off;
-  set default_transaction_deferrable = off;
-  set jit = off;
-  set idle_session_timeout = 0;
-  set client_min_messages = warning;
-  set standard_conforming_strings = on;
-  set max_parallel_workers_per_gather = 0;
-  set tcp_keepalives_idle = 10;
-  set tcp_keepalives_interval = 5;
-  set tcp_keepalives_count = 3;
-  set tcp_user_timeout = 20000;
-";
+type Settings = &'static [(&'static str, &'static str)];
 
-/// A session of ours resolves no name of the user's. What it writes
-/// (heartbeats, an epoch) is void after a crash or failover anyway, so no commit of it waits for a standby: such a wait
-/// ends with no deadline and no closed socket, and every reconnect would leave one more backend behind.
-const FORCED_FOR_OURS: &str = "
-  set search_path = pg_catalog, pg_temp;
-  set synchronous_commit = local;
-";
+/// Settings of a session that is ours alone; a role's or database's defaults may set any of these. A serializable feed
+/// aborts the user's transactions.
+const FORCED_FOR_SESSION: Settings = &[
+    ("default_transaction_isolation", "'read committed'"),
+    ("default_transaction_read_only", "off"),
+    ("default_transaction_deferrable", "off"),
+    ("idle_session_timeout", "0"),
+    ("tcp_keepalives_idle", "10"),
+    ("tcp_keepalives_interval", "5"),
+    ("tcp_keepalives_count", "3"),
+    ("tcp_user_timeout", "20000"),
+];
 
-/// The fetch reads by index whatever the statistics say, and is planned once. In a SQL_ASCII database the server would
-/// refuse to send a text that is no UTF-8, and with it every event behind it: judging the bytes is left to us.
-const FORCED_FOR_FETCH: &str = "
-  set plan_cache_mode = force_generic_plan;
-  set enable_seqscan = off;
-  set enable_bitmapscan = off;
+/// Settings of every statement of an instance. `jit` costs tens of ms on a first fetch. A session of ours resolves no
+/// name of the user's. What it writes (heartbeats, an epoch) is void after a crash or failover anyway, so no commit of it
+/// waits for a standby: such a wait ends with no deadline and no closed socket, and every reconnect would leave one more
+/// backend behind.
+const FORCED: Settings = &[
+    ("jit", "off"),
+    ("client_min_messages", "warning"),
+    ("standard_conforming_strings", "on"),
+    ("max_parallel_workers_per_gather", "0"),
+    ("search_path", "pg_catalog, pg_temp"),
+    ("synchronous_commit", "local"),
+];
+
+/// The same, and: the fetch reads by index whatever the statistics say, and is planned once.
+const FORCED_FOR_FETCH: Settings = &[
+    FORCED[0],
+    FORCED[1],
+    FORCED[2],
+    FORCED[3],
+    FORCED[4],
+    FORCED[5],
+    ("plan_cache_mode", "force_generic_plan"),
+    ("enable_seqscan", "off"),
+    ("enable_bitmapscan", "off"),
+];
+
+/// In a SQL_ASCII database the server would refuse to send a text that is no UTF-8, and with it every event behind it:
+/// judging the bytes is left to us.
+const UTF8_IS_JUDGED_HERE: &str = "
   select pg_catalog.set_config('client_encoding', 'SQL_ASCII', false)
    where pg_catalog.current_setting('server_encoding') = 'SQL_ASCII';
 ";
@@ -125,10 +140,6 @@ impl Connector {
     pub(crate) async fn open(&self, purpose: Purpose) -> Result<Session> {
         let (client, driver) = self.connect(purpose).await?;
         let mut session = Session::new(client, self.settings.statement_timeout);
-        if matches!(purpose, Purpose::Probe | Purpose::Admin) {
-            let deadline_ms = self.settings.statement_timeout.as_millis().max(1);
-            session.local = format!("set local jit = off; set local statement_timeout = {deadline_ms}; ");
-        }
         let (ended, gone) = (session.ended.clone(), session.gone.clone());
         tokio::spawn(async move {
             let abandoned = async {
@@ -146,7 +157,7 @@ impl Connector {
         if purpose == Purpose::Warden {
             session.statement_timeout = session.statement_timeout.max(CHORE_TIMEOUT);
         }
-        self.prepare(&session, purpose).await?;
+        self.prepare(&mut session, purpose).await?;
         if purpose == Purpose::Admin {
             session.statement_timeout = ADMIN_TIMEOUT;
         }
@@ -161,35 +172,45 @@ impl Connector {
         connect::connect(&self.address, &name, self.settings.connect_timeout).await
     }
 
-    /// Forces the settings and refuses servers that cannot serve.
-    pub(crate) async fn prepare(&self, session: &Session, purpose: Purpose) -> Result<()> {
-        let deadline_ms = session.statement_timeout.as_millis().max(1);
-        let settings = match purpose {
-            // May run through a pooler, where session settings would leak to other clients: what is administered
-            // sets what it needs for its own transactions.
-            Purpose::Probe | Purpose::Admin => String::new(),
-            Purpose::Listen | Purpose::Warden => format!("{FORCED}{FORCED_FOR_OURS}"),
-            Purpose::Fetch => format!("{FORCED}{FORCED_FOR_OURS}{FORCED_FOR_FETCH}{REMEMBER_IDENTITY}"),
-        };
+    /// Refuses servers that cannot serve, and forces the settings: for the session where it is ours, else for each
+    /// transaction.
+    pub(crate) async fn prepare(&self, session: &mut Session, purpose: Purpose) -> Result<()> {
         let doing = format!("preparing the {} session", purpose.as_str());
-        if !settings.is_empty() {
-            let settings = format!("{settings}set statement_timeout = {deadline_ms};");
-            session
-                .bounded(&doing, session.client.batch_execute(&settings))
-                .await?;
-        }
-        let ask = format!(
-            "{}select pg_catalog.current_setting('server_version_num'), pg_catalog.pg_is_in_recovery()",
-            session.local
-        );
-        let answer = session.bounded(&doing, session.client.simple_query(&ask)).await?;
+        let settings = match purpose {
+            Purpose::Probe | Purpose::Admin => &FORCED[..1],
+            Purpose::Listen | Purpose::Warden => FORCED,
+            Purpose::Fetch => FORCED_FOR_FETCH,
+        };
+        let named = process_named(&session.client).await;
+        session.lent = Some(setting(settings, "set local"));
+        let ask = "select pg_catalog.current_setting('server_version_num'), pg_catalog.pg_is_in_recovery(), \
+                          pg_catalog.pg_backend_pid()";
+        let answer = session.bounded(&doing, session.client.simple_query(ask)).await?;
         let answered = answer.iter().find_map(|message| match message {
-            SimpleQueryMessage::Row(row) => Some((row.get(0)?.parse::<i32>().ok()?, row.get(1)? == "t")),
+            SimpleQueryMessage::Row(row) => Some((
+                row.get(0)?.parse::<i32>().ok()?,
+                row.get(1)? == "t",
+                row.get(2)?.parse().ok()?,
+            )),
             _ => None,
         });
-        let (version, in_recovery) =
+        let (version, in_recovery, process): (_, _, i32) =
             answered.ok_or_else(|| Error::database(format!("{doing}: the server did not say what it is")))?;
         must_be_fit(version, in_recovery, &self.shown())?;
+
+        if named == Some(process) && !matches!(purpose, Purpose::Probe | Purpose::Admin) {
+            session.lent = None;
+            let deadline_ms = session.statement_timeout.as_millis().max(1);
+            let mut batch = setting(FORCED_FOR_SESSION, "set") + &setting(settings, "set");
+            let _ = write!(batch, "set statement_timeout = {deadline_ms};");
+            if purpose == Purpose::Fetch {
+                batch += UTF8_IS_JUDGED_HERE;
+                batch += REMEMBER_IDENTITY;
+            }
+            session
+                .bounded(&doing, session.client.batch_execute(&batch))
+                .await?;
+        }
         if version >= UNTESTED_SERVER {
             tracing::warn!(
                 version,
@@ -214,14 +235,21 @@ pub(crate) fn must_be_fit(version: i32, in_recovery: bool, shown: &str) -> Resul
     Ok(())
 }
 
+/// The statements that make these settings.
+fn setting(settings: Settings, verb: &str) -> String {
+    settings.iter().fold(String::new(), |batch, (name, value)| {
+        format!("{batch}{verb} {name} = {value};")
+    })
+}
+
 /// An open session. A statement that misses its deadline makes it useless: drop it.
 #[derive(Debug)]
 pub(crate) struct Session {
     client: Client,
     statement_timeout: Duration,
-    /// What a statement has to set for itself, where the session must not keep settings: goes before it in one simple
-    /// query, which is one transaction. Empty where the settings are forced.
-    local: String,
+    /// Settings that each transaction makes for itself, where a pooler lends the server's session: what the session kept
+    /// would be kept for the pooler's other clients. `None` where the session is ours and its settings are forced.
+    lent: Option<String>,
     ended: CancellationToken,
     /// Cancelled when the session is dropped.
     gone: CancellationToken,
@@ -234,7 +262,7 @@ impl Session {
         Self {
             client,
             statement_timeout,
-            local: String::new(),
+            lent: None,
             ended: CancellationToken::new(),
             _gone: gone.clone().drop_guard(),
             gone,
@@ -246,9 +274,9 @@ impl Session {
         &self.client
     }
 
-    /// Settings that a simple query has to begin with; empty where they are forced.
-    pub(crate) fn local(&self) -> &str {
-        &self.local
+    /// A pooler may stand between, which gives the server's session to others after each transaction.
+    pub(crate) fn is_lent(&self) -> bool {
+        self.lent.is_some()
     }
 
     /// The client below, for transactions.
@@ -266,13 +294,18 @@ impl Session {
         self.client.is_closed()
     }
 
-    /// Awaits a statement within the deadline.
+    /// Awaits a statement, alone in its transaction, within the deadline.
     pub(crate) async fn bounded<T>(
         &self,
         doing: &str,
         statement: impl Future<Output = Result<T, tokio_postgres::Error>>,
     ) -> Result<T> {
-        bounded(self.statement_timeout, doing, statement).await
+        bounded(
+            self.statement_timeout,
+            doing,
+            self.alone(self.statement_timeout, statement),
+        )
+        .await
     }
 
     /// Awaits a statement that may take long, with a deadline of its own here and at the server.
@@ -282,6 +315,9 @@ impl Session {
         doing: &str,
         statement: impl Future<Output = Result<T, tokio_postgres::Error>>,
     ) -> Result<T> {
+        if self.is_lent() {
+            return bounded(deadline, doing, self.alone(deadline, statement)).await;
+        }
         let client = &self.client;
         let at_server = async |time: Duration| {
             client
@@ -291,6 +327,31 @@ impl Session {
         self.bounded(doing, at_server(deadline)).await?;
         let done = bounded(deadline, doing, statement).await?;
         self.bounded(doing, at_server(self.statement_timeout)).await?;
+        Ok(done)
+    }
+
+    /// In a lent session: the statement amid a transaction of its own, which makes the settings; all sent at once.
+    async fn alone<T>(
+        &self,
+        deadline: Duration,
+        statement: impl Future<Output = Result<T, tokio_postgres::Error>>,
+    ) -> Result<T, tokio_postgres::Error> {
+        let Some(settings) = &self.lent else {
+            return statement.await;
+        };
+        let begin = format!(
+            "begin isolation level read committed read write; {settings} set local statement_timeout = {}",
+            deadline.as_millis().max(1)
+        );
+        // Polled, and so sent, in this order.
+        let (begun, done, committed) = futures::join!(
+            self.client.batch_execute(&begin),
+            statement,
+            self.client.batch_execute("commit"),
+        );
+        begun?;
+        let done = done?;
+        committed?;
         Ok(done)
     }
 }

@@ -24,6 +24,9 @@ const LOCK_NOT_AVAILABLE: &str = "55P03";
 /// Pause before looking again at an address that a pooler or a second server makes useless for LISTEN.
 const MISCONFIGURED_PAUSE: Duration = Duration::from_secs(30);
 
+/// Tries to catch a pooler at giving our session to another; its other clients may be quicker.
+const SHARED_TRIES: usize = 3;
+
 /// Owner of the LISTEN session.
 pub(crate) struct Listener {
     /// Opens the LISTEN session.
@@ -107,8 +110,8 @@ impl Listener {
     async fn connect(&self) -> Result<(Session, Drain)> {
         let (client, driver) = self.direct.connect(Purpose::Listen).await?;
         let drain = Drain::start(driver, self.signal.clone());
-        let session = Session::new(client, self.direct.statement_timeout());
-        self.direct.prepare(&session, Purpose::Listen).await?;
+        let mut session = Session::new(client, self.direct.statement_timeout());
+        self.direct.prepare(&mut session, Purpose::Listen).await?;
         Ok((session, drain))
     }
 
@@ -127,6 +130,9 @@ impl Listener {
     /// LISTEN first, then let the feed fetch, then prove that a notification arrives.
     async fn prove(&self, session: &Session, drain: &Drain) -> Result<(), Lost> {
         let closed = |error| Lost(Cause::of(&error, Cause::Closed), Some(error));
+        if session.is_lent() && self.is_shared(session).await.map_err(closed)? {
+            return Err(Lost(Cause::Pooler, None));
+        }
         let random = format!("pgevict_probe_{}", Uuid::new_v4().simple());
         notify::listen(session, &random).await.map_err(closed)?;
         if !notify::is_listening(session, &random).await.map_err(closed)? {
@@ -160,11 +166,30 @@ impl Listener {
         }
     }
 
-    /// Why the first probe was not heard: the two addresses lead to different databases, or else the link is dead.
+    /// A pooler gives the server's session that just answered us to the next who asks. Found out before LISTEN, which
+    /// would stay behind in it.
+    async fn is_shared(&self, session: &Session) -> Result<bool> {
+        for _ in 0..SHARED_TRIES {
+            let ours = notify::process(session).await?;
+            let other = self.direct.open(Purpose::Probe).await?;
+            if notify::process(&other).await? == ours {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Why the first probe was not heard: the two addresses lead to different databases; a pooler lends the session; or
+    /// else the link is dead.
     async fn unheard(&self, session: &Session, over: &Session) -> Lost {
         let places = tokio::join!(epoch::database_of(session), epoch::database_of(over));
         match places {
             (Ok(here), Ok(there)) if here != there => Lost(Cause::TwoServers, None),
+            (Ok(_), _) if session.is_lent() => {
+                // Best effort, as above.
+                drop(notify::unlisten(session, "*").await);
+                Lost(Cause::Pooler, None)
+            }
             _ => Lost(Cause::HalfOpen, None),
         }
     }

@@ -400,8 +400,8 @@ async fn huge_events_are_fetched_in_smaller_pages() {
     // One transaction: all become visible at once.
     world
         .run(
-            "select count(pgevict.emit(array_fill(repeat('x', 1000000) || n, array[15]))) \
-             from generate_series(1, 40) n; select pgevict.emit(array['last'])",
+            "select count(pgevict.emit(array_fill(repeat('x', 1000000) || n, array[4]))) \
+             from generate_series(1, 50) n; select pgevict.emit(array['last'])",
         )
         .await;
     app.event_for("last", PATIENCE).await;

@@ -15,6 +15,7 @@ mod lab;
 mod migrate;
 mod password_file;
 mod poll_only;
+mod pooler;
 mod readme;
 mod retention;
 mod snapshot;

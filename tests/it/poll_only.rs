@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use pgevict::Listening;
 
+use super::pooler::LENT;
 use crate::support::World;
 use crate::support::app::{App, PATIENCE};
 
@@ -29,6 +30,7 @@ async fn who_does_not_listen_polls_and_is_well() {
             .await,
         "pgevict/fetch/a"
     );
+    assert_eq!(world.text(LENT).await, "0");
     // Five fetches a second are the chosen poll; 50 ms would be twenty.
     app.until(|status| status.fetches >= before.fetches + 5, PATIENCE)
         .await;

@@ -4,6 +4,7 @@ use pgevict::lab::{Cluster, ClusterOptions};
 use pgevict::store::Admin;
 use pgevict::{Config, Error};
 
+use super::pooler::LENT;
 use crate::support::app::{App, PATIENCE, key, slow_poll};
 use crate::support::certs::{Authority, set_mode};
 use crate::support::{World, text};
@@ -285,6 +286,8 @@ async fn every_session_of_an_instance_is_encrypted() {
     let plain = "select count(*) from pg_stat_ssl join pg_stat_activity using (pid) \
                  where application_name like 'pgevict/%' and not ssl";
     assert_eq!(world.text(plain).await, "0");
+    // A session that a pooler lends ends each statement by COMMIT; these are known to be direct.
+    assert_eq!(world.text(LENT).await, "0");
     app.pgevict.shutdown().await;
 }
 
