@@ -1,6 +1,6 @@
 -- pgevict.unwatch(target regclass) returns boolean
 --
--- Takes the triggers off a table and emits the heads of its watch, since nothing tells of changes from here on. False:
+-- Takes the triggers off a table, its partitions and those that it once had, and emits the heads of its watch, since nothing tells of changes from here on. False:
 -- nothing was watched. Forgets the watch of a table that is gone when given its number. Drops the functions of watches
 -- that are no more.
 --
@@ -18,7 +18,7 @@ declare
 begin
   select * into installed from pgevict.watch_state(target);
   if installed.definition is not null then
-    execute format('lock table only %s in access exclusive mode', target);
+    perform pgevict.watch_lock(target, 'access exclusive');
     for name in
       select t.tgname from pg_trigger t
       where t.tgrelid = target and t.tgfoid in (select f.function from pgevict.watch_functions() f)
@@ -26,6 +26,12 @@ begin
       execute format('drop trigger %I on %s', name, target);
     end loop;
   end if;
+  perform pgevict.watch_clear(d.definition)
+  from (
+    select installed.definition
+    union
+    select w.definition from pgevict.watch w where w.target = unwatch.target) d (definition)
+  where d.definition is not null;
   delete from pgevict.watch w where w.target = unwatch.target returning w.definition into recorded;
   perform pgevict.watch_sweep();
   if installed.definition is null and recorded is null then

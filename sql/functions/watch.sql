@@ -8,7 +8,15 @@
 -- columns         an UPDATE counts only if one of these (or of those in templates) changed; NULL: any column
 -- escalate_above  a statement that changes more rows makes one event with the literal heads of all templates
 -- flush_ok        allows a template that begins with a placeholder: its head is empty, so it empties everything
--- changes, fire_on_replica  not supported yet
+-- fire_on_replica  tells also of what logical replication applies, and of what is written under
+--                 session_replication_role = replica
+-- changes         not supported yet
+--
+-- A partitioned table is watched with all its partitions, later ones included; each event carries the names of the
+-- table, never those of a partition. A statement through the table is told as a whole, a row that is written to a
+-- partition directly by one event (watch_rows()). TRUNCATE of one partition is told for those that were there at the
+-- last watch(), so it is worth calling after partitions were added. What ATTACH and DETACH bring and take fires nothing.
+-- A child that comes to inherit from a watched table later is not watched: what names the child fires nothing.
 --
 -- Returns installed, replaced or unchanged. Unchanged = the very same watch is in place and whole: no lock, no DDL, no
 -- event, so it may run at every start. Otherwise it makes a trigger function for this watch (watch_build()), puts four
@@ -16,7 +24,7 @@
 -- and the new definition, since what changed before was not told.
 --
 -- Runs with the caller's rights: the owner of the table (or TRIGGER and LOCK rights on it) who has pgevict_admin. It
--- waits at most 100 ms for the lock on the table (55P03): waiting longer would hold up every writer behind it. Try
+-- waits at most 100 ms for all locks (55P03): waiting longer would hold up every writer behind it. Try
 -- again in a new transaction, after a pause.
 create or replace function pgevict.watch(
   target regclass,
@@ -38,17 +46,23 @@ declare
   definition constant jsonb := pgevict.watch_definition(target, key, tags, prefixes, columns, changes, escalate_above,
     fire_on_replica, flush_ok);
   installed record;
+  always constant text := case when (definition ->> 'fire_on_replica')::boolean then 'always ' else '' end;
+  by_row constant boolean := pgevict.watch_by_row(definition, target);
   op text;
   fired text;
 begin
   select * into installed from pgevict.watch_state(target);
-  if installed.definition = definition and installed.state = 'ok' then
+  if installed.definition = definition and installed.state = 'ok'
+    and not exists (select from pgevict.watch_parts(definition, target))
+  then
     return 'unchanged';
   end if;
 
-  execute format('lock table only %s in share row exclusive mode', target);
+  perform pgevict.watch_lock(target, 'share row exclusive');
   select * into installed from pgevict.watch_state(target);
-  if installed.definition = definition and installed.state = 'ok' then
+  if installed.definition = definition and installed.state = 'ok'
+    and not exists (select from pgevict.watch_parts(definition, target))
+  then
     return 'unchanged';
   end if;
   fired := pgevict.watch_build(definition, target);
@@ -63,8 +77,16 @@ begin
         else ''
       end,
       fired, definition);
-    execute format('alter table %s enable trigger %I', target, 'pgevict_' || op);
+    execute format('alter table %s enable %strigger %I', target, always, 'pgevict_' || op);
   end loop;
+  if installed.definition is not null
+    and not (by_row and pgevict.watch_token(installed.definition) = pgevict.watch_token(definition))
+  then
+    perform pgevict.watch_clear(installed.definition);
+  end if;
+  if by_row then
+    perform pgevict.watch_rows(definition, target, fired);
+  end if;
 
   insert into pgevict.watch as w (target, schema_name, table_name, definition)
   values (watch.target, definition ->> 'schema', definition ->> 'table', definition)

@@ -4,7 +4,8 @@
 -- Checks what watch() was given and returns the definition that its triggers carry:
 --   v 1, relation (oid), schema, table (names at this time, for {schema} and {table}, type and entity_type), key, tags,
 --   prefixes (templates), columns (or null), fields (columns that templates name), identity (columns of the primary
---   key, or null), attributes (name: number of every column named in one of these), escalate_above, flush_ok.
+--   key, or null), attributes (name: number of every column named in one of these), escalate_above, flush_ok; and
+--   fire_on_replica if it is true.
 -- Every refusal (22023 what is wrong with an argument, 0A000 what is not supported) names the argument and the cure.
 -- Writes nothing.
 create or replace function pgevict.watch_definition(
@@ -40,7 +41,9 @@ begin
   flush_ok := coalesce(flush_ok, false);
 
   select c.oid, c.relname, c.relkind, c.relpersistence, c.relispartition, n.nspname,
-    exists (select from pg_inherits i where c.oid in (i.inhrelid, i.inhparent)) as inherits
+    (select i.inhparent::regclass from pg_inherits i where i.inhrelid = c.oid limit 1) as parent,
+    (select i.inhrelid::regclass from pg_inherits i where i.inhparent = c.oid limit 1) as child,
+    (select p.relid from pg_partition_tree(c.oid) p join pg_class l on l.oid = p.relid where l.relkind = 'f' limit 1) as foreign_part
   into rel
   from pg_class c join pg_namespace n on n.oid = c.relnamespace
   where c.oid = target;
@@ -63,14 +66,22 @@ begin
   if kind is not null then
     raise exception 'watch: % is %', target, kind using errcode = 'feature_not_supported';
   end if;
-  if rel.relkind = 'p' or rel.relispartition then
-    raise exception 'watch: % is a %, which is not supported yet', target,
-        case when rel.relkind = 'p' then 'partitioned table' else 'partition' end
+  if rel.relispartition then
+    raise exception 'watch: % is a partition of %', target, rel.parent
+      using errcode = 'feature_not_supported',
+            hint = format('Watch %s: that tells of what is written to its partitions directly, too.',
+              coalesce(pg_partition_root(target), rel.parent));
+  end if;
+  if rel.foreign_part is not null then
+    raise exception 'watch: % has the partition %, a foreign table: its rows change elsewhere', target, rel.foreign_part
       using errcode = 'feature_not_supported', hint = 'Call pgevict.emit() where it is written.';
   end if;
-  if rel.inherits then
-    raise exception 'watch: % inherits or is inherited from, which is not supported yet', target
-      using errcode = 'feature_not_supported', hint = 'Call pgevict.emit() where it is written.';
+  if rel.relkind <> 'p' and (rel.parent is not null or rel.child is not null) then
+    raise exception 'watch: % %', target,
+        coalesce('inherits from ' || rel.parent, 'is inherited from by ' || rel.child)
+        || ', and a statement fires the triggers of the table that it names only'
+      using errcode = 'feature_not_supported',
+            hint = 'Use partitions (PARTITION BY) instead of INHERITS, or call pgevict.emit() where it is written.';
   end if;
   if rel.relpersistence = 't' then
     raise exception 'watch: % is a temporary table, which no other session can read', target
@@ -79,10 +90,6 @@ begin
   if coalesce(changes, false) then
     raise exception 'watch: changes => true is not supported yet'
       using errcode = 'feature_not_supported', hint = 'Leave it out, or emit the event with its changes yourself.';
-  end if;
-  if coalesce(fire_on_replica, false) then
-    raise exception 'watch: fire_on_replica => true is not supported yet'
-      using errcode = 'feature_not_supported', hint = 'Leave it out and watch the table on the publishing server.';
   end if;
   if escalate_above is null or escalate_above not between 0 and 1000000 then
     raise exception 'watch: escalate_above is %, not a number of rows from 0 to 1000000',
@@ -221,6 +228,7 @@ begin
       where a.attrelid = target and a.attnum > 0 and not a.attisdropped
         and (a.attname = any (fields) or a.attname = any (columns) or a.attname = any (identity))),
     'escalate_above', escalate_above,
-    'flush_ok', flush_ok);
+    'flush_ok', flush_ok)
+    || case when fire_on_replica then '{"fire_on_replica": true}'::jsonb else '{}' end;
 end
 $$;

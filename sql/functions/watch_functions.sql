@@ -1,7 +1,7 @@
 -- pgevict.watch_functions() returns setof oid
 --
--- The trigger functions that watch_build() made, known by their name: nobody else creates in the schema. Writes
--- nothing.
+-- The functions of the statement triggers that watch_build() made, known by their name: nobody else creates in the
+-- schema. Row functions, which have _row behind that name, are not among them. Writes nothing.
 create or replace function pgevict.watch_functions(out function oid) returns setof oid
 language sql stable
 set search_path = pg_catalog, pg_temp

@@ -1,7 +1,8 @@
 -- pgevict.watch_make(name text, definition jsonb, target oid) returns boolean
 --
 -- Makes the trigger function of a watch, or makes it anew: schema pgevict, that name, body watch_source(). False, and
--- nothing made, when the watch has drifted.
+-- nothing made, when the watch has drifted. A watch by row (watch_by_row()) gets its row function, too: that name with
+-- _row behind it, body watch_row_source().
 --
 -- Internal. Runs with the caller's rights, and only the owner of the schema may create in it: called by anybody else,
 -- it fails. What it makes runs with the owner's rights. Nothing it is given becomes SQL: the body quotes all of it.
@@ -18,6 +19,7 @@ as $$
 declare
   source constant text := pgevict.watch_source(definition, target);
   printing text := '';
+  made record;
   grantee text;
 begin
   if source is null then
@@ -36,18 +38,26 @@ begin
       'set extra_float_digits = 1 set bytea_output = ''hex'' set lc_monetary = ''C''';
   end if;
 
-  execute format(
-    'create or replace function pgevict.%I() returns trigger language plpgsql volatile security definer '
-    'set search_path = pg_catalog, pg_temp set jit = off set plan_cache_mode = force_generic_plan %s as %L', name, printing, source);
-  execute format('comment on function pgevict.%I() is %L', name, definition);
-  execute format('revoke all on function pgevict.%I() from public', name);
-  for grantee in
-    select case when a.grantee = 0 then 'public' else quote_ident(pg_get_userbyid(a.grantee)) end
-    from pg_proc p, aclexplode(p.proacl) a
-    where p.pronamespace = 'pgevict'::regnamespace and p.proname = 'watch' and a.privilege_type = 'EXECUTE'
-      and a.grantee <> p.proowner
+  for made in
+    select watch_make.name, source as body
+    union all
+    select watch_make.name || '_row', pgevict.watch_row_source(definition, target)
+    where pgevict.watch_by_row(definition, target)
   loop
-    execute format('grant execute on function pgevict.%I() to %s', name, grantee);
+    execute format(
+      'create or replace function pgevict.%I() returns trigger language plpgsql volatile security definer '
+      'set search_path = pg_catalog, pg_temp set jit = off set plan_cache_mode = force_generic_plan %s as %L',
+      made.name, printing, made.body);
+    execute format('comment on function pgevict.%I() is %L', made.name, definition);
+    execute format('revoke all on function pgevict.%I() from public', made.name);
+    for grantee in
+      select case when a.grantee = 0 then 'public' else quote_ident(pg_get_userbyid(a.grantee)) end
+      from pg_proc p, aclexplode(p.proacl) a
+      where p.pronamespace = 'pgevict'::regnamespace and p.proname = 'watch' and a.privilege_type = 'EXECUTE'
+        and a.grantee <> p.proowner
+    loop
+      execute format('grant execute on function pgevict.%I() to %s', made.name, grantee);
+    end loop;
   end loop;
   return true;
 end

@@ -16,8 +16,9 @@ declare
   dropped integer := 0;
 begin
   for name in
-    select p.proname from pgevict.watch_functions() f join pg_proc p on p.oid = f.function
-    where not exists (select from pg_trigger t where t.tgfoid = f.function)
+    select p.proname from pg_proc p
+    where p.pronamespace = 'pgevict'::regnamespace and p.proname ~ '^fired_[0-9]+_[0-9a-f]+(_row)?$'
+      and not exists (select from pg_trigger t where t.tgfoid = p.oid)
   loop
     begin
       execute format('drop function if exists pgevict.%I()', name);

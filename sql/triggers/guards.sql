@@ -1,9 +1,11 @@
 -- What guards our tables, whoever writes to them: ALWAYS, since session_replication_role = replica must not switch it off.
+-- drop_applied is there for that role alone.
 --
 -- Only what is missing is made: making a trigger again would lock the table, and with it every writer of events, each
 -- time the functions are applied. A trigger that has to change changes in a migration.
 do $do$
 declare
+  applied constant text := 'for each row when (pg_catalog.pg_trigger_depth() = 0)';
   wanted constant text[] := array[
     ['event', 'drop_foreign', 'before insert', '',
      'for each row when (new.xid is distinct from pg_catalog.pg_current_xact_id())'],
@@ -15,7 +17,15 @@ declare
     ['meta', 'keep_first', 'before insert', '', 'for each row'],
     ['epoch', 'keep_first', 'before insert', '', 'for each row'],
     ['warden', 'keep_first', 'before insert', '', 'for each row'],
-    ['sweep', 'keep_first', 'before insert', '', 'for each row']];
+    ['sweep', 'keep_first', 'before insert', '', 'for each row'],
+    -- What a subscription applies: the epoch, being unlogged, is in no publication.
+    ['event', 'drop_applied', 'before insert or update or delete', '', applied],
+    ['heartbeat', 'drop_applied', 'before insert or update or delete', '', applied],
+    ['watch', 'drop_applied', 'before insert or update or delete', '', applied],
+    ['horizon', 'drop_applied', 'before insert or update or delete', '', applied],
+    ['meta', 'drop_applied', 'before insert or update or delete', '', applied],
+    ['warden', 'drop_applied', 'before insert or update or delete', '', applied],
+    ['sweep', 'drop_applied', 'before insert or update or delete', '', applied]];
   on_table text;
   name text;
 begin
@@ -26,7 +36,8 @@ begin
       select from pg_catalog.pg_trigger where tgrelid = on_table::pg_catalog.regclass and tgname = name);
     execute pg_catalog.format('create trigger %I %s on %s %s %s execute function pgevict.%I()',
       name, wanted[n][3], on_table, wanted[n][4], wanted[n][5], name);
-    execute pg_catalog.format('alter table %s enable always trigger %I', on_table, name);
+    execute pg_catalog.format('alter table %s enable %s trigger %I', on_table,
+      case name when 'drop_applied' then 'replica' else 'always' end, name);
   end loop;
 end
 $do$;

@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 use clap::Args;
-use pgevict::store::watch::{Headless, WatchDefinition, WatchState, Watched};
+use pgevict::store::watch::{Headless, Replicated, WatchDefinition, WatchState, Watched};
 use serde_json::json;
 
 use super::{Place, print};
@@ -33,6 +33,9 @@ pub(super) struct Watch {
     /// Allows a template that begins with a placeholder: TRUNCATE and large changes then empty every cache.
     #[arg(long)]
     flush_ok: bool,
+    /// Tells of rows that logical replication brings, too, each by an event of its own.
+    #[arg(long)]
+    fire_on_replica: bool,
 }
 
 impl Watch {
@@ -47,6 +50,9 @@ impl Watch {
         }
         if self.flush_ok {
             definition.headless = Headless::Flush;
+        }
+        if self.fire_on_replica {
+            definition.replicated = Replicated::Tell;
         }
         let done = match place.admin().await?.watch(&definition).await? {
             Watched::Installed => "is now watched",
@@ -107,6 +113,7 @@ impl Watches {
                         "prefixes": watch.definition.prefixes,
                         "columns": watch.definition.columns,
                         "escalate_above": watch.definition.escalate_above,
+                        "fire_on_replica": watch.definition.replicated == Replicated::Tell,
                         "state": state(watch.state),
                     })
                 })

@@ -37,6 +37,21 @@ pub struct WatchDefinition {
     pub escalate_above: u32,
     /// What to do with a template that begins with a placeholder.
     pub headless: Headless,
+    /// What to do with rows that logical replication brings.
+    #[serde(default)]
+    pub replicated: Replicated,
+}
+
+/// What logical replication applies, and what is written under `session_replication_role = replica`, fires no ordinary
+/// trigger.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Replicated {
+    /// Such a change is not told.
+    #[default]
+    Ignore,
+    /// It is told: one event for each row that is applied.
+    Tell,
 }
 
 /// A template that begins with a placeholder has no literal head, so that a TRUNCATE or a large change can only empty
@@ -100,6 +115,7 @@ impl WatchDefinition {
             columns: None,
             escalate_above: 1_000,
             headless: Headless::Refuse,
+            replicated: Replicated::Ignore,
         }
     }
 
@@ -152,6 +168,7 @@ pub async fn watch(
         .ok_or_else(|| no_table(&definition.table))?;
     let escalate_above = i32::try_from(definition.escalate_above).unwrap_or(i32::MAX);
     let flush_ok = definition.headless == Headless::Flush;
+    let fire_on_replica = definition.replicated == Replicated::Tell;
     let row = with_lock(
         client,
         &doing,
@@ -166,6 +183,7 @@ pub async fn watch(
             (&definition.columns, Type::TEXT_ARRAY),
             (&escalate_above, Type::INT4),
             (&flush_ok, Type::BOOL),
+            (&fire_on_replica, Type::BOOL),
         ],
     )
     .await?;
@@ -219,8 +237,8 @@ pub async fn watches(client: &Client) -> Result<Vec<Watch>> {
     rows.iter().map(read_watch).collect()
 }
 
-const WATCH: &str =
-    "select pgevict.watch($1::oid::regclass, $2, $3, $4, $5, escalate_above => $6, flush_ok => $7)";
+const WATCH: &str = "select pgevict.watch($1::oid::regclass, $2, $3, $4, $5, escalate_above => $6, flush_ok => $7, \
+     fire_on_replica => $8)";
 
 const UNWATCH: &str = "select pgevict.unwatch($1::oid::regclass)";
 
@@ -334,6 +352,8 @@ fn read_watch(row: &Row) -> Result<Watch> {
         columns: Option<Vec<String>>,
         escalate_above: u32,
         flush_ok: bool,
+        #[serde(default)]
+        fire_on_replica: bool,
     }
     let column = |error| failure("listing the watches", error);
     let schema: String = row.try_get(1).map_err(column)?;
@@ -359,6 +379,11 @@ fn read_watch(row: &Row) -> Result<Watch> {
                 Headless::Flush
             } else {
                 Headless::Refuse
+            },
+            replicated: if stored.fire_on_replica {
+                Replicated::Tell
+            } else {
+                Replicated::Ignore
             },
         },
         schema,

@@ -47,3 +47,42 @@ async fn c28_cascaded_deletes_name_every_row() {
     world.run("update parent set id = 9").await;
     assert_eq!(world.events().await[0].tags, ["parent:2", "parent:9"]);
 }
+
+#[tokio::test]
+async fn c28_truncate_of_a_partition_and_of_its_parent_are_one_event_each() {
+    let world = World::start().await;
+    world
+        .run(
+            "create table parent (id int primary key) partition by range (id); \
+              create table low partition of parent for values from (0) to (100); \
+              create table high partition of parent for values from (100) to (200); \
+              create table child (id int primary key references parent); \
+              select pgevict.watch('parent', 'parent:{id}'); select pgevict.watch('child', 'child:{id}'); \
+              insert into parent values (1), (2), (101); insert into child values (1)",
+        )
+        .await;
+    for (sql, prefixes) in [
+        ("truncate parent cascade", &["child:", "parent:"][..]),
+        (
+            "begin; truncate parent cascade; savepoint s; truncate low cascade; rollback to s; truncate high cascade; commit",
+            &["child:", "child:", "parent:", "parent:"],
+        ),
+        (
+            "alter table child drop constraint child_id_fkey; truncate high",
+            &["parent:"],
+        ),
+        ("truncate parent", &["parent:"]),
+        ("truncate low, parent", &["parent:"]),
+    ] {
+        world.events().await;
+        world.run(sql).await;
+        let events = world.events().await;
+        assert!(
+            events.iter().all(|event| event.keys.is_empty()),
+            "{sql}: {events:?}"
+        );
+        let mut found: Vec<_> = events.into_iter().flat_map(|event| event.prefixes).collect();
+        found.sort();
+        assert_eq!(found, prefixes, "{sql}");
+    }
+}

@@ -77,7 +77,11 @@ async fn what_cannot_be_watched_is_refused_with_the_cure() {
     let major = world.cluster.major_version();
     world.run("create table p (id int primary key, a text, b text, \"schema\" text); create view v as select 1 as id; \
         create materialized view m as select 1 as id; create table parts (id int) partition by range (id); \
-        create table part partition of parts for values from (1) to (10); create table base (id int); \
+        create table part partition of parts for values from (1) to (10); \
+        create table mid partition of parts for values from (10) to (20) partition by range (id); \
+        create table subpart partition of mid for values from (10) to (20); \
+        create table far (id int) partition by range (id); create foreign data wrapper w; create server far foreign data wrapper w; \
+        create foreign table far_1 partition of far for values from (1) to (10) server far; create table base (id int); \
         create table child () inherits (base); create temp table tmp (id int); \
         create domain citext as text; create domain own_citext as citext; create table c (id own_citext); \
         create sequence s").await;
@@ -85,17 +89,22 @@ async fn what_cannot_be_watched_is_refused_with_the_cure() {
         ("'v', 'v:{id}'", "0A000", "view"),
         ("'m', 'm:{id}'", "0A000", "REFRESH"),
         (
-            "'parts', 'p:{id}'",
-            "0A000",
-            "partitioned table, which is not supported yet",
-        ),
-        (
             "'part', 'p:{id}'",
             "0A000",
-            "partition, which is not supported yet",
+            "a partition of public.parts (Watch public.parts:",
         ),
-        ("'base', 'p:{id}'", "0A000", "not supported yet"),
-        ("'child', 'p:{id}'", "0A000", "not supported yet"),
+        (
+            "'subpart', 'p:{id}'",
+            "0A000",
+            "a partition of public.mid (Watch public.parts:",
+        ),
+        (
+            "'far', 'p:{id}'",
+            "0A000",
+            "the partition public.far_1, a foreign table",
+        ),
+        ("'base', 'p:{id}'", "0A000", "is inherited from by public.child"),
+        ("'child', 'p:{id}'", "0A000", "inherits from public.base"),
         ("'s', 'p:x'", "0A000", "sequence"),
         ("'tmp', 'p:{id}'", "22023", "temporary"),
         ("'pgevict.event', 'p:{id}'", "22023", "pgevict itself"),
@@ -131,11 +140,6 @@ async fn what_cannot_be_watched_is_refused_with_the_cure() {
             "'p', 'p:{id}', changes => true",
             "0A000",
             "changes => true is not supported yet",
-        ),
-        (
-            "'p', 'p:{id}', fire_on_replica => true",
-            "0A000",
-            "not supported yet",
         ),
         ("'p', 'p:{id}', escalate_above => -1", "22023", "escalate_above"),
         ("'c', 'c:{id}'", "0A000", "different texts are equal"),
