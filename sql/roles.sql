@@ -25,7 +25,7 @@ begin
     continue when not exists (select from pg_catalog.pg_roles where rolname = role_name);
     execute pg_catalog.format('grant usage on schema pgevict to %I', role_name);
     execute pg_catalog.format(
-      'grant execute on function pgevict.escape, pgevict.key(text), pgevict.key(anyelement), '
+      'grant execute on function pgevict.escape, pgevict.key(text), pgevict.key("char"), pgevict.key(anyelement), '
       'pgevict.key(text, anycompatiblearray), pgevict.text_of to %I', role_name);
   end loop;
   for n in 1 .. array_length(wanted, 1) loop

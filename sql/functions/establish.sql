@@ -36,7 +36,7 @@ begin
   select m.system_identifier, m.database, m.event_table into logged from pgevict.meta m where m.one for update;
   if not found then
     raise exception 'establish: pgevict.meta is empty' using errcode = 'object_not_in_prerequisite_state',
-      hint = 'Uninstall pgevict and migrate again.';
+      hint = 'Run pgevict migrate.';
   end if;
   select e.epoch into epoch from pgevict.epoch e
   where e.one and e.system_identifier = here_system and e.database = here_database and e.event_table = here_event;

@@ -10,6 +10,14 @@ as $$
   select coalesce(pgevict.escape(value), '%N')
 $$;
 
+-- "char" fits neither of the two better than the other.
+create or replace function pgevict.key(value "char") returns text
+language sql immutable parallel safe
+set search_path = pg_catalog, pg_temp
+as $$
+  select case when value is not null then pgevict.escape(concat(value)) else '%N' end
+$$;
+
 create or replace function pgevict.key(value anyelement) returns text
 language plpgsql stable parallel safe
 set search_path = pg_catalog, pg_temp

@@ -1,9 +1,13 @@
 -- pgevict.text_of(expression text, type oid) returns text
 --
 -- SQL for the canonical text of an expression of that type, before escaping: what stands for the value in a key.
--- numeric without trailing zeros, timestamptz and timestamp in ISO 8601 (the former in UTC with Z), bytea in hex
--- without a prefix, char(n) without its padding, boolean as true and false, inet with its netmask, everything else as
--- PostgreSQL prints it. NULL for NULL. Writes nothing.
+-- numeric without trailing zeros, timestamptz and timestamp in ISO 8601 (the former in UTC with Z), interval as
+-- justify_interval() has it, bytea in hex without a prefix, char(n) without its padding, boolean as true and false,
+-- inet with its netmask, no negative zero, everything else as PostgreSQL prints it. NULL for NULL. Writes nothing.
+--
+-- Values that are equal have one text, or a look-up would find a row under a text that its change never names: see
+-- texts_differ() for the types where that cannot be had. And two values of one text are equal: the text can be cast
+-- back to the type (that of bytea behind the prefix it lost).
 --
 -- Every value is printed by its output function, through concat(), and never by a cast, whatever its type: a cast may
 -- be a function of the user's. It would run with the owner's rights, and a part of it even when the query that holds it
@@ -28,6 +32,12 @@ begin
       format('regexp_replace(%s, '' '', ''T'')', printed)
     when 'bytea'::regtype then
       format('substr(%s, 3)', printed)
+    when 'interval'::regtype then
+      format('concat(justify_interval(%s))', expression)
+    when 'float4'::regtype then
+      format('coalesce(nullif(%s, ''-0''), ''0'')', printed)
+    when 'float8'::regtype then
+      format('coalesce(nullif(%s, ''-0''), ''0'')', printed)
     when 'bpchar'::regtype then
       format('rtrim(%s, '' '')', printed)
     when 'bool'::regtype then

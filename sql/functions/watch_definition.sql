@@ -150,15 +150,8 @@ begin
         raise exception 'watch: % template % has a brace that belongs to no placeholder', argument, quote_literal(template)
           using errcode = 'invalid_parameter_value', hint = 'Write placeholders as {column}, {schema} or {table}.';
       end if;
-      select a.attname, a.attgenerated, a.atttypid, o.collisdeterministic,
-        format_type(a.atttypid, a.atttypmod) as type_name,
-        exists (
-          with recursive domains as (
-            select t.oid, t.typname, t.typbasetype from pg_type t where t.oid = a.atttypid
-            union all
-            select t.oid, t.typname, t.typbasetype from domains d join pg_type t on t.oid = d.typbasetype
-          )
-          select from domains d where d.typname = 'citext') as is_citext
+      select a.attname, a.attgenerated, o.collisdeterministic,
+        format_type(a.atttypid, a.atttypmod) as type_name, pgevict.texts_differ(a.atttypid) as at_fault
       into col
       from pg_attribute a left join pg_collation o on o.oid = a.attcollation
       where a.attrelid = target and a.attname = part.field and a.attnum > 0 and not a.attisdropped;
@@ -172,11 +165,12 @@ begin
             argument, quote_literal(template), quote_ident(part.field)
           using errcode = 'feature_not_supported', hint = 'Make it STORED or use the columns it is computed from.';
       end if;
-      if col.is_citext or col.collisdeterministic = false then
+      if col.at_fault is not null or col.collisdeterministic = false then
         raise exception 'watch: % template % names the column % of type %, where different texts are equal', argument,
-            quote_literal(template), quote_ident(part.field), col.type_name
+            quote_literal(template), quote_ident(part.field), col.type_name || case
+              when col.at_fault <> col.type_name then format(' (%s inside)', col.at_fault) else '' end
           using errcode = 'feature_not_supported',
-                hint = 'One value could have several keys. Use a column with a deterministic collation, such as lower(...) stored.';
+                hint = 'One value could have several keys. Use a column of one plain value with a deterministic collation, such as lower(...) stored.';
       end if;
       if between_fields is not null and between_fields ~ '^[A-Za-z0-9._~%-]*$' then
         raise exception 'watch: % template % has nothing but letters, digits, - . _ ~ or %% before {%}, so that two rows could share a text',

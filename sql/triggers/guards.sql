@@ -2,7 +2,8 @@
 -- drop_applied is there for that role alone.
 --
 -- Only what is missing is made: making a trigger again would lock the table, and with it every writer of events, each
--- time the functions are applied. A trigger that has to change changes in a migration.
+-- time the functions are applied. A trigger that has to change changes in a migration. One that is not ALWAYS was
+-- switched off by a restore with --disable-triggers, which let rows of another log in: the log is made a new one.
 do $do$
 declare
   applied constant text := 'for each row when (pg_catalog.pg_trigger_depth() = 0)';
@@ -28,16 +29,28 @@ declare
     ['sweep', 'drop_applied', 'before insert or update or delete', '', applied]];
   on_table text;
   name text;
+  standing "char";
+  wanted_state "char";
+  breached boolean := false;
 begin
   for n in 1 .. array_length(wanted, 1) loop
     on_table := pg_catalog.format('pgevict.%I', wanted[n][1]);
     name := wanted[n][2];
-    continue when exists (
-      select from pg_catalog.pg_trigger where tgrelid = on_table::pg_catalog.regclass and tgname = name);
-    execute pg_catalog.format('create trigger %I %s on %s %s %s execute function pgevict.%I()',
-      name, wanted[n][3], on_table, wanted[n][4], wanted[n][5], name);
+    wanted_state := case name when 'drop_applied' then 'R' else 'A' end;
+    select tgenabled into standing
+    from pg_catalog.pg_trigger where tgrelid = on_table::pg_catalog.regclass and tgname = name;
+    continue when standing = wanted_state;
+    if standing is null then
+      execute pg_catalog.format('create trigger %I %s on %s %s %s execute function pgevict.%I()',
+        name, wanted[n][3], on_table, wanted[n][4], wanted[n][5], name);
+    else
+      breached := true;
+    end if;
     execute pg_catalog.format('alter table %s enable %s trigger %I', on_table,
-      case name when 'drop_applied' then 'replica' else 'always' end, name);
+      case wanted_state when 'R' then 'replica' else 'always' end, name);
   end loop;
+  if breached then
+    perform pgevict.epoch_new();
+  end if;
 end
 $do$;

@@ -29,6 +29,9 @@ impl Migrate {
                 done.now.schema
             ))?,
             (true, None) => print(format!("schema pgevict installed (version {})", done.now.schema))?,
+            (true, Some(before)) if *before == done.now => {
+                print(format!("schema pgevict mended (version {})", done.now.schema))?
+            }
             (true, Some(before)) if before.schema == done.now.schema => print(format!(
                 "functions of schema pgevict replaced (version {})",
                 done.now.schema

@@ -15,8 +15,9 @@ use uuid::Uuid;
 ///
 /// Implemented for what has one such text: integers, `bool` (`true`, `false`), text, [`Uuid`], bytes (lower-case
 /// hex) and `Option` of these (`None` is NULL). Floats are left out on purpose: for some of them PostgreSQL
-/// prints other digits than Rust, and a key that differs in the last digit is never dropped. Types that PostgreSQL
-/// trims (`char(n)`, `numeric`) must be handed over trimmed.
+/// prints other digits than Rust, and a key that differs in the last digit is never dropped. Other types go in as the
+/// text that `pgevict.key` gives them before it is escaped: `char(n)` without its padding, `numeric` without trailing
+/// zeros, `timestamptz` as `2026-11-30T10:00:00Z`, `interval` as `P1D`.
 ///
 /// ```
 /// use pgevict::event::{KeyValue, ValueText};

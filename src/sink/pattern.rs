@@ -16,10 +16,7 @@ impl Pattern {
     /// Invalid when it is empty or has a `*` anywhere but at its end.
     pub fn new(text: impl Into<String>) -> Result<Self> {
         let text = text.into();
-        if text.is_empty()
-            || text.trim_end_matches('*').len() + 1 < text.len()
-            || text[..text.len() - 1].contains('*')
-        {
+        if text.is_empty() || text.strip_suffix('*').unwrap_or(&text).contains('*') {
             return Err(Error::invalid(format!(
                 "pattern {text:?}: use a type such as queue.updated, a leading part such as queue.*, or * for all"
             )));
@@ -55,6 +52,7 @@ mod tests {
         assert!(!fits("queue.updated", "queue.updated2"));
         assert!(fits("queue.*", "queue.deleted"));
         assert!(!fits("queue.*", "queues.deleted"));
+        assert!(fits("caché", "caché") && fits("caché*", "caché.x") && !fits("caché", "cache"));
         assert!(fits("*", "anything"));
         assert!(Pattern::new("*").unwrap().matches(&Event::default()));
         assert!(!Pattern::new("queue.*").unwrap().matches(&Event::default()));

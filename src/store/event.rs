@@ -201,7 +201,7 @@ fn decode(rows: Vec<Row>) -> Result<Fetched> {
 fn may_be_read(least_reader: Option<i32>) -> Result<()> {
     match least_reader {
         None => Err(Error::refused(
-            "pgevict.meta is empty: uninstall pgevict and migrate again",
+            "pgevict.meta is empty, as after a restore without data: run `pgevict migrate`",
         )),
         Some(least) if least > schema_version() => Err(Error::refused(format!(
             "the database needs a pgevict that knows schema version {least} at least, and this one knows {}: use a \

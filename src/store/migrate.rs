@@ -14,6 +14,7 @@ use crate::store::failure::{failure, is_lock_timeout};
 use crate::store::session::must_be_fit;
 use crate::store::watch;
 
+mod restored;
 mod script;
 
 /// What is installed in a database.
@@ -63,7 +64,7 @@ pub async fn migrate(client: &mut Client) -> Result<Migrated> {
     check_server(client).await?;
     let found = installed(client).await?;
     if let Some(version) = found
-        && !needs_work(Some(&version))?
+        && !has_work(client, Some(&version)).await?
     {
         return Ok(Migrated {
             before: Some(version.clone()),
@@ -90,7 +91,7 @@ pub async fn migrate(client: &mut Client) -> Result<Migrated> {
         .map_err(|error| failure("waiting for another migration of this database", error))?;
     // Another process may have done it while this one waited.
     let before = installed(&transaction).await?;
-    let changed = needs_work(before.as_ref())?;
+    let changed = has_work(&transaction, before.as_ref()).await?;
     if changed {
         let from = before.as_ref().map_or(0, |version| version.schema);
         transaction
@@ -121,9 +122,7 @@ pub async fn installed(client: &impl GenericClient) -> Result<Option<SchemaVersi
     }
     let rows = client.query_typed(READ, &[]).await.map_err(reading)?;
     let Some(row) = rows.first() else {
-        return Err(Error::refused(
-            "pgevict.meta is empty: uninstall pgevict and migrate again",
-        ));
+        return restored::without_rows(client).await.map(Some);
     };
     let column = |error| failure("reading what is installed", error);
     Ok(Some(SchemaVersion {
@@ -223,6 +222,14 @@ async fn check_server(client: &Client) -> Result<()> {
     must_be_fit(row.get(0), row.get(1), "the server")
 }
 
+/// True when something is older than this binary's, or a restore has left something broken that is not newer.
+async fn has_work(client: &impl GenericClient, found: Option<&SchemaVersion>) -> Result<bool> {
+    if needs_work(found)? {
+        return Ok(true);
+    }
+    Ok(!found.is_some_and(is_newer) && !restored::is_whole(client).await?)
+}
+
 /// True when tables or functions are older than this binary's.
 fn needs_work(found: Option<&SchemaVersion>) -> Result<bool> {
     let Some(found) = found else {
@@ -236,8 +243,13 @@ fn needs_work(found: Option<&SchemaVersion>) -> Result<bool> {
             found.schema, found.least_reader, ours.schema
         )));
     }
-    let newer = found.schema > ours.schema || found.functions > ours.functions;
-    Ok(found.schema < ours.schema || (!newer && found.checksum != ours.checksum))
+    Ok(found.schema < ours.schema || (!is_newer(found) && found.checksum != ours.checksum))
+}
+
+/// True when a newer binary was here: what it installed is left alone.
+fn is_newer(found: &SchemaVersion) -> bool {
+    let ours = script::version();
+    found.schema > ours.schema || found.functions > ours.functions
 }
 
 async fn missing_roles(client: &impl GenericClient) -> Result<Option<String>> {

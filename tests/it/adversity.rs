@@ -258,15 +258,22 @@ async fn a_congested_notify_lock_does_not_keep_an_instance_from_starting() {
         .run("alter system set synchronous_standby_names = 'nobody'")
         .await;
     world.run("select pg_reload_conf()").await;
-    let holder = world.cluster.connect().await.unwrap();
-    let held = tokio::spawn(async move {
-        let sql = "begin; insert into kv values ('x', 'x'); select pg_notify('other', ''); commit";
-        drop(holder.batch_execute(sql).await);
-    });
+    // Commits wait from when the checkpointer has read the setting, which nothing tells.
     let waits = "select count(*) from pg_stat_activity where wait_event = 'SyncRep'";
-    while world.text(waits).await != "1" {
-        sleep(Duration::from_millis(10)).await;
-    }
+    let held = loop {
+        let holder = world.cluster.connect().await.unwrap();
+        let held = tokio::spawn(async move {
+            let sql = "begin; insert into kv values ('x', 'x') on conflict (k) do update set v = 'x'; \
+                select pg_notify('other', ''); commit";
+            drop(holder.batch_execute(sql).await);
+        });
+        while !held.is_finished() && world.text(waits).await != "1" {
+            sleep(Duration::from_millis(10)).await;
+        }
+        if !held.is_finished() {
+            break held;
+        }
+    };
     let app = timeout(Duration::from_secs(10), App::start(&world, "a", |_| ()))
         .await
         .expect("started");

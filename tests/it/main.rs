@@ -26,3 +26,4 @@ mod tls;
 mod watch;
 mod watch_function;
 mod watch_install;
+mod watch_shapes;

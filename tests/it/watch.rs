@@ -335,7 +335,7 @@ async fn settings_of_the_writer_do_not_change_keys() {
             "b:00ff",
             "c:ab",
             "d:2026-11-30",
-            "i:PT26H"
+            "i:P1DT2H"
         ]
     );
     assert_eq!(seen[0], seen[1]);

@@ -52,6 +52,17 @@ impl World {
         assert!(all.await.is_ok(), "{count} heartbeats");
     }
 
+    /// Waits for the heartbeat of an instance in another database.
+    pub(crate) async fn until_registered(&self, database: &str) {
+        let db = self.cluster.connect_to(database).await.unwrap();
+        let there = timeout(PATIENCE, async {
+            while super::text(&db, "select count(*) from pgevict.heartbeat").await == "0" {
+                tokio::time::sleep(Duration::from_millis(2)).await;
+            }
+        });
+        assert!(there.await.is_ok(), "a heartbeat in {database}");
+    }
+
     /// Ends the LISTEN backend of an instance.
     pub(crate) async fn kill_listener(&self, instance: &str) {
         let killed = self

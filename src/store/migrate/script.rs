@@ -40,6 +40,7 @@ const FUNCTIONS: &[&str] = files![
     "functions/plain_type.sql",
     "functions/text_of.sql",
     "functions/key.sql",
+    "functions/texts_differ.sql",
     "functions/announce.sql",
     "functions/check_texts.sql",
     "functions/emit.sql",
@@ -144,6 +145,20 @@ pub(super) fn lock() -> String {
 pub(super) fn upgrade(from: i32) -> String {
     let version = version();
     let mut script = String::from(OWNER);
+    if from > 0 {
+        // A restore without data leaves tables without their one row.
+        let _ = writeln!(
+            script,
+            "\ninsert into pgevict.meta (schema_version, least_reader, pruned) \
+             select {from}, 0, pg_catalog.pg_current_snapshot() where not exists (select from pgevict.meta);"
+        );
+    }
+    if from > 1 {
+        script.push_str(
+            "insert into pgevict.warden select where not exists (select from pgevict.warden);\n\
+             insert into pgevict.sweep select where not exists (select from pgevict.sweep);\n",
+        );
+    }
     for migration in MIGRATIONS.iter().skip(usize::try_from(from).unwrap_or(0)) {
         script.push_str(migration);
     }
@@ -162,8 +177,14 @@ pub(super) fn upgrade(from: i32) -> String {
     let _ = write!(
         script,
         "\nupdate pgevict.meta set schema_version = {}, least_reader = {}, functions_version = {}, \
-         functions_checksum = '{}' where one;\n",
-        version.schema, version.least_reader, version.functions, version.checksum
+         functions_checksum = '{}' where one;\n\
+         comment on table pgevict.meta is '{}{}';\n",
+        version.schema,
+        version.least_reader,
+        version.functions,
+        version.checksum,
+        super::restored::NOTE,
+        version.schema
     );
     if from == 0 {
         // Without statistics the planner takes a table of one row for one of thousands.
