@@ -182,10 +182,15 @@ impl Connector {
             Purpose::Fetch => FORCED_FOR_FETCH,
         };
         let named = process_named(&session.client).await;
-        session.lent = Some(setting(settings, "set local"));
-        let ask = "select pg_catalog.current_setting('server_version_num'), pg_catalog.pg_is_in_recovery(), \
-                          pg_catalog.pg_backend_pid()";
-        let answer = session.bounded(&doing, session.client.simple_query(ask)).await?;
+        let deadline_ms = session.statement_timeout.as_millis().max(1);
+        // One simple query is one transaction.
+        let ask = format!(
+            "{} set local statement_timeout = {deadline_ms}; \
+             select pg_catalog.current_setting('server_version_num'), pg_catalog.pg_is_in_recovery(), \
+                    pg_catalog.pg_backend_pid()",
+            setting(settings, "set local")
+        );
+        let answer = session.bounded(&doing, session.client.simple_query(&ask)).await?;
         let answered = answer.iter().find_map(|message| match message {
             SimpleQueryMessage::Row(row) => Some((
                 row.get(0)?.parse::<i32>().ok()?,
@@ -198,9 +203,10 @@ impl Connector {
             answered.ok_or_else(|| Error::database(format!("{doing}: the server did not say what it is")))?;
         must_be_fit(version, in_recovery, &self.shown())?;
 
-        if named == Some(process) && !matches!(purpose, Purpose::Probe | Purpose::Admin) {
-            session.lent = None;
-            let deadline_ms = session.statement_timeout.as_millis().max(1);
+        // Where these lead, other clients of a pooler may be served.
+        if named != Some(process) || matches!(purpose, Purpose::Probe | Purpose::Admin) {
+            session.lent = Some(setting(settings, "set local"));
+        } else {
             let mut batch = setting(FORCED_FOR_SESSION, "set") + &setting(settings, "set");
             let _ = write!(batch, "set statement_timeout = {deadline_ms};");
             if purpose == Purpose::Fetch {
