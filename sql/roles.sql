@@ -1,7 +1,7 @@
 -- Who may do what; run last, after the functions, whenever these are applied. A role that does not exist is left out.
 --
 -- pgevict_emitter   emits events
--- pgevict_reader    fetches, keeps a heartbeat, founds an epoch
+-- pgevict_reader    fetches, keeps a heartbeat, founds an epoch, marks what it reads
 -- pgevict_instance  reader; warden: prunes the log; and later what consumers need
 -- pgevict_admin     all of these; watches tables (its own) and sets the wake mode
 revoke all on all routines in schema pgevict from public;
@@ -13,7 +13,7 @@ declare
   wanted constant text[] := array[
     ['pgevict_emitter', 'execute on function pgevict.emit, pgevict.flush, pgevict.evict_prefix'],
     ['pgevict_reader', 'select on pgevict.meta, pgevict.epoch, pgevict.event, pgevict.heartbeat, pgevict.beat'],
-    ['pgevict_reader', 'execute on function pgevict.establish, pgevict.beat_heart, pgevict.leave'],
+    ['pgevict_reader', 'execute on function pgevict.establish, pgevict.beat_heart, pgevict.leave, pgevict.mark'],
     ['pgevict_reader', 'select on pgevict.horizon, pgevict.warden, pgevict.sweep'],
     ['pgevict_instance', 'execute on function pgevict.claim_warden, pgevict.release_warden, pgevict.note_horizon'],
     ['pgevict_instance', 'execute on function pgevict.prune'],

@@ -13,7 +13,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::cache::clock::Moment;
 use crate::cache::position::Position;
-use crate::cache::{CacheBuilder, NearCache, Shared};
+use crate::cache::{Attached, CacheBuilder, Evict, NearCache, Shared};
 use crate::config::Config;
 use crate::emit::{self, Emitted, EmittingTransaction, Switch};
 use crate::error::{Error, Result};
@@ -69,6 +69,12 @@ impl Pgevict {
     /// Prepares a near cache that this instance keeps fresh.
     pub fn cache<V: Clone + Send + std::marker::Sync + 'static>(&self) -> CacheBuilder<V> {
         NearCache::builder(self.0.caches.clone())
+    }
+
+    /// Attaches a cache that the application has already: a `DashMap`, a `quick_cache::sync::Cache`, with feature
+    /// `moka` a `moka::sync::Cache`, or whatever implements [`Evict`]. What it holds is dropped.
+    pub fn attach<C: Evict>(&self, cache: C) -> Attached<C> {
+        Attached::new(self.0.caches.clone(), cache)
     }
 
     /// Follows the events from now on, as they are applied.

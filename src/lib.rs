@@ -10,8 +10,9 @@
 //!   is impossible (crash, restore, events removed) the caches are emptied and handlers and subscriptions are told by
 //!   a [`Reset`].
 //! - **G2, no stale fill.** A value read before a change is never served after the change was applied. Holds for
-//!   [`cache::NearCache`] and reads on the primary that begin after the [fill token](cache::FillToken) was taken;
-//!   [`get_or_load`](cache::NearCache::get_or_load) takes it before it calls the loader.
+//!   [`cache::NearCache`] and [attached caches](cache::Attached), for reads on the primary that begin after the
+//!   [fill token](cache::FillToken) was taken ([`get_or_load`](cache::NearCache::get_or_load) takes it before it calls
+//!   the loader), and for others that are [marked](cache::Mark).
 //! - **G3, bounded staleness.** A hit is fresh only if the instance proved within `max_staleness` that it had seen
 //!   everything; else [`WhenStale`](config::WhenStale) decides.
 //!
@@ -55,7 +56,7 @@
 //! | [`config`] | settings: one tree, every problem at once |
 //! | `status` | what an instance knows about its own health: [`Status`] |
 //! | [`sink`] | what a feed delivers to; handlers and subscriptions |
-//! | [`cache`] | the near cache and its rule |
+//! | [`cache`] | the near cache and its rule; other caches under the same rule |
 //! | [`store`] | all SQL: sessions, the fetch, migrations, watches |
 //! | `emit` | writing events in the caller's transaction: [`EmittingTransaction`] |
 //! | `wake` | the LISTEN session, proved by probes |
@@ -66,7 +67,8 @@
 //! # Features
 //!
 //! None by default. `tls`: encrypted sessions, by rustls with ring. `cli`: what the `pgevict` command needs, `tls`
-//! included. `lab`: what demo, tests and benches run on.
+//! included. `lab`: what demo, tests and benches run on. `moka`: [`attach`](Pgevict::attach) takes a
+//! `moka::sync::Cache`.
 #![warn(missing_docs)]
 
 pub mod cache;

@@ -10,9 +10,11 @@ use std::str::FromStr;
 use crate::error::{Error, Result};
 
 mod cursor;
+mod life;
 mod wire;
 
 pub use cursor::{Cursor, FetchBounds, PageSize, Place};
+pub use life::{Identity, Life};
 
 /// A 64-bit transaction id (`xid8`), top-level.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
@@ -76,6 +78,16 @@ impl Snapshot {
     /// True when the transaction had finished (`pg_visible_in_snapshot`).
     pub fn sees(&self, xid: Xid) -> bool {
         xid < self.xmin || (xid < self.xmax && self.in_progress.binary_search(&xid).is_err())
+    }
+
+    /// What of a snapshot that was taken on a standby can be relied on: it lists nobody as in progress, so only the ids
+    /// below `xmin` had surely finished.
+    pub fn finished(&self) -> Self {
+        Self {
+            xmin: self.xmin,
+            xmax: self.xmin,
+            in_progress: Box::default(),
+        }
     }
 
     /// True when this snapshot sees every id that `other` sees.

@@ -50,6 +50,15 @@ impl TagIndex {
             .unwrap_or_default()
     }
 
+    /// The entries that carry such a tag, perhaps several times.
+    pub(super) fn carriers_where(&self, such: impl Fn(&str) -> bool) -> Vec<(EntryId, Key)> {
+        let mut found = Vec::new();
+        for tag in self.0.iter().filter(|tag| such(tag.key().as_str())) {
+            found.extend(tag.value().iter().map(|(id, key)| (*id, key.clone())));
+        }
+        found
+    }
+
     /// Tags that at least one entry carries.
     pub(super) fn len(&self) -> usize {
         self.0.len()

@@ -13,6 +13,7 @@ use tokio::time::{Instant, timeout_at};
 use super::clock::Moment;
 use super::flight::{Failure, Flight, Leader, Outcome, Seat};
 use super::lookup::{Answer, Freshness, Lookup};
+use super::mark::Mark;
 use super::near::{Core, NearCache};
 use super::token::FillToken;
 use crate::error::{Error, Result};
@@ -68,6 +69,14 @@ impl<V> Loaded<V> {
     /// Adds tags.
     pub fn tags(mut self, tags: impl IntoIterator<Item = Tag>) -> Self {
         self.tags.extend(tags);
+        self
+    }
+
+    /// Says that the value was not read on the primary after the load began, but as the [`Mark`] says: on a standby, or
+    /// in a transaction that was open before. What the mark does not prove to be new enough is not stored; the callers
+    /// get it all the same.
+    pub fn marked(mut self, mark: &Mark) -> Self {
+        self.token = self.token.and_then(|token| token.marked(mark));
         self
     }
 
@@ -129,7 +138,8 @@ impl<V: Clone + Send + Sync + 'static> NearCache<V> {
     /// Gives what is held under the key, or loads it: one loader for all who ask at the same time.
     ///
     /// - The value is never older than an event applied before this call that touches the key or its tags: such
-    ///   a caller does not share a load that began before the event.
+    ///   a caller does not share a load that began before the event. (A loader that reads elsewhere, and says so by
+    ///   [`Loaded::marked`], gives what it finds there, as old as that may be; it is not kept.)
     /// - The value is kept if no event overtook the read; otherwise the callers get it and the cache does not.
     /// - The loader runs inside the future of one of the callers. If that one is dropped, another of them runs
     ///   its own loader.

@@ -24,7 +24,7 @@ use super::index::{EntryId, TagIndex};
 use super::lookup::{Freshness, Lookup};
 use super::position::Position;
 use super::prefix::ByLength;
-use super::shared::Shared;
+use super::shared::{Shared, Stored};
 use super::stats::{Counters, Stats};
 use super::token::FillToken;
 use crate::config::WhenStale;
@@ -50,17 +50,6 @@ impl<V> Clone for NearCache<V> {
             core: self.core.clone(),
         }
     }
-}
-
-/// What became of a value that was to be stored.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[must_use]
-pub enum Stored {
-    /// It is in the cache.
-    Kept,
-    /// An event or a reset overtook the read, or the token is too old to tell: the value may be used once, by
-    /// the caller, and is not in the cache.
-    Refused,
 }
 
 /// An entry; immutable once it is in the cache.
@@ -231,33 +220,31 @@ impl<V: Clone + Send + Sync + 'static> Core<V> {
     }
 
     pub(super) fn store(&self, key: &Key, value: Option<V>, tags: &[Tag], token: &FillToken) -> Stored {
-        let position = &self.shared.position;
         let ttl = i64::try_from(self.settings.ttl.as_nanos()).unwrap_or(i64::MAX);
         let entry = Arc::new(Entry {
             value,
             read_at: token.snapshot().clone(),
             generation: token.generation(),
             id: self.next_id.fetch_add(1, Ordering::Relaxed),
-            expires: position.now().boot.saturating_add(ttl),
+            expires: self.position.now().boot.saturating_add(ttl),
             tags: tags.into(),
         });
         let mut displaced = Vec::new();
-        {
-            let memory = self.shared.memory.read();
-            if token.generation() != position.generation() || memory.overtaken(token.snapshot(), key, tags) {
-                self.counters.refused.add(1);
-                return Stored::Refused;
-            }
+        let stored = self.shared.admit(key, tags, token, || {
             self.index.add(&entry.tags, entry.id, key);
             self.entries
                 .insert_with_lifecycle(key.clone(), entry, &mut displaced);
+        });
+        if stored == Stored::Refused {
+            self.counters.refused.add(1);
+            return stored;
         }
         self.counters.kept.add(1);
         for (gone, entry) in displaced {
             self.index.remove(&entry.tags, entry.id);
             self.counters.displaced.add(u64::from(gone != *key));
         }
-        Stored::Kept
+        stored
     }
 
     /// Evicts the entry under the key if it is such an entry; true if it was.

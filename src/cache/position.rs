@@ -7,10 +7,13 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock, RwLockWriteGuard};
 use std::time::Duration;
 
+use tokio_postgres::types::PgLsn;
+
 use super::clock::Clock;
 pub use super::clock::Moment;
 use super::token::FillToken;
-use crate::snapshot::Snapshot;
+use super::trail::Trail;
+use crate::snapshot::{Life, Snapshot};
 
 /// The published position of one feed.
 ///
@@ -18,11 +21,18 @@ use crate::snapshot::Snapshot;
 /// with the number of another.
 #[derive(Debug, Default)]
 pub struct Position {
-    cursor: RwLock<Option<Arc<Snapshot>>>,
+    published: RwLock<Option<Published>>,
     generation: AtomicU64,
     as_of_boot: AtomicI64,
     as_of_wall: AtomicI64,
     clock: Clock,
+}
+
+#[derive(Debug)]
+struct Published {
+    cursor: Arc<Snapshot>,
+    /// It and those before it; `None` when the feed does not say where in the WAL they stand.
+    trail: Option<Arc<Trail>>,
 }
 
 impl Position {
@@ -42,7 +52,8 @@ impl Position {
 
     /// The published cursor; `None` until the first complete fetch and between a reset and the next one.
     pub fn cursor(&self) -> Option<Arc<Snapshot>> {
-        self.cursor.read().unwrap_or_else(PoisonError::into_inner).clone()
+        let published = self.published.read().unwrap_or_else(PoisonError::into_inner);
+        published.as_ref().map(|published| published.cursor.clone())
     }
 
     /// Moves with every flush and reset.
@@ -53,9 +64,9 @@ impl Position {
 
     /// The token for a read on the primary that starts after this call; `None` while there is no cursor.
     pub fn token(&self) -> Option<FillToken> {
-        let cursor = self.cursor.read().unwrap_or_else(PoisonError::into_inner);
-        let generation = self.generation();
-        cursor.clone().map(|cursor| FillToken::new(cursor, generation))
+        let published = self.published.read().unwrap_or_else(PoisonError::into_inner);
+        let Published { cursor, trail } = published.as_ref()?;
+        Some(FillToken::new(cursor.clone(), self.generation(), trail.clone()))
     }
 
     /// When this instance last proved that it had seen everything; `None` before the first proof.
@@ -83,28 +94,45 @@ impl Position {
 
     /// Publishes the cursor of a complete fetch that was sent at `as_of`; all that it sees has been applied.
     pub fn publish(&self, cursor: Arc<Snapshot>, as_of: Moment) {
-        *self.write() = Some(cursor);
+        self.put(Published { cursor, trail: None }, as_of);
+    }
+
+    /// As [`publish`](Self::publish), with what marks are judged by: the life of the server, and a place in its WAL
+    /// that was read after the cursor's snapshot was taken.
+    pub fn publish_at(&self, cursor: Arc<Snapshot>, as_of: Moment, life: Life, lsn: PgLsn) {
+        let before = {
+            let published = self.published.read().unwrap_or_else(PoisonError::into_inner);
+            published.as_ref().and_then(|published| published.trail.clone())
+        };
+        let before = before.filter(|trail| *trail.life() == life);
+        let before = before.unwrap_or_else(|| Arc::new(Trail::new(life)));
+        let trail = Some(Arc::new(before.with(&cursor, lsn, as_of.boot)));
+        self.put(Published { cursor, trail }, as_of);
+    }
+
+    fn put(&self, published: Published, as_of: Moment) {
+        *self.write() = Some(published);
         self.as_of_wall.store(as_of.wall, Ordering::Release);
         self.as_of_boot.store(as_of.boot, Ordering::Release);
     }
 
     /// Voids every fill token and hides every entry: called before a flush is applied.
     pub fn void(&self) {
-        let _cursor = self.write();
+        let _published = self.write();
         self.generation.fetch_add(1, Ordering::AcqRel);
     }
 
     /// Voids, and withdraws the cursor and the proof until the next complete fetch: called when a reset is due; the
     /// sinks are told of it together with that fetch.
     pub fn withdraw(&self) {
-        let mut cursor = self.write();
-        *cursor = None;
+        let mut published = self.write();
+        *published = None;
         self.as_of_boot.store(0, Ordering::Release);
         self.generation.fetch_add(1, Ordering::AcqRel);
     }
 
-    fn write(&self) -> RwLockWriteGuard<'_, Option<Arc<Snapshot>>> {
-        self.cursor.write().unwrap_or_else(PoisonError::into_inner)
+    fn write(&self) -> RwLockWriteGuard<'_, Option<Published>> {
+        self.published.write().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::watch;
 use tokio::time::{sleep, sleep_until, timeout};
+use tokio_postgres::types::PgLsn;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
@@ -17,9 +18,9 @@ use crate::event::LoggedEvent;
 use crate::feed::Sync;
 use crate::feed::pace::{Bucket, Rhythm, poll_pause};
 use crate::feed::tally::{Page, Tally};
-use crate::feed::verdict::{Beats, Known, Verdict, judge};
+use crate::feed::verdict::{Beats, Verdict, judge};
 use crate::sink::{Origin, Reset, Sinks};
-use crate::snapshot::{Cursor, PageSize};
+use crate::snapshot::{Cursor, Life, PageSize};
 use crate::status::{Cause, Listening, Meters};
 use crate::store::epoch;
 use crate::store::event::{Fetch, Fetched, Route};
@@ -55,7 +56,7 @@ pub(crate) struct Feed {
     backoff: Backoff,
     shared: Shared,
     cursor: Option<Cursor>,
-    known: Option<Known>,
+    known: Option<Life>,
     /// A reset that the sinks have not been told of: they are once the cursor stands at the head.
     owed: Option<Reset>,
     beats: Beats,
@@ -319,7 +320,7 @@ impl Feed {
             ) {
                 Verdict::Good(known) => {
                     self.known = Some(known);
-                    return Ok(self.advance(fetched, tally));
+                    return Ok(self.advance(known, fetched, tally));
                 }
                 Verdict::Establish => drop(epoch::establish(session).await?),
                 Verdict::Register => self.beat(session).await?,
@@ -330,7 +331,7 @@ impl Feed {
     }
 
     /// Moves the cursor past a proved page, applies it, and publishes when it was the last.
-    fn advance(&mut self, fetched: Fetched, tally: &mut Tally) -> Page {
+    fn advance(&mut self, life: Life, fetched: Fetched, tally: &mut Tally) -> Page {
         let full = self.pages.learn(fetched.events.len());
         let last = fetched.events.last().map(|event| (event.xid, event.id));
         let next = match self.cursor.take() {
@@ -345,7 +346,7 @@ impl Feed {
         {
             self.shared.meters.lag(lag);
         }
-        self.apply(fetched.events, complete.then_some(self.target.as_of));
+        self.apply(fetched.events, complete.then_some((life, fetched.proof.lsn)));
         if !complete {
             return Page::More;
         }
@@ -357,7 +358,7 @@ impl Feed {
     ///
     /// A reset is told here, by the fetch that found the head: what is told of it reads the database then, and
     /// must be brought everything that it cannot have read.
-    fn apply(&mut self, events: Vec<LoggedEvent>, complete: Option<Moment>) {
+    fn apply(&mut self, events: Vec<LoggedEvent>, complete: Option<(Life, PgLsn)>) {
         let position = &self.shared.position;
         let events: Vec<_> = events.into_iter().map(Arc::new).collect();
         let owed = self.owed.take();
@@ -375,13 +376,13 @@ impl Feed {
                     sink.apply(&events, Origin::Feed);
                 }
             }
-            if let (Some(as_of), Some(cursor)) = (complete, &self.cursor) {
+            if let (Some((life, lsn)), Some(cursor)) = (complete, &self.cursor) {
                 // The base moves with every transaction of the cluster; share the old one when it did not.
                 let cursor = match position.cursor() {
                     Some(published) if *published == *cursor.base() => published,
                     _ => Arc::new(cursor.base().clone()),
                 };
-                position.publish(cursor.clone(), as_of);
+                position.publish_at(cursor.clone(), self.target.as_of, life, lsn);
                 for sink in sinks {
                     sink.published(&cursor);
                 }

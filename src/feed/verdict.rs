@@ -2,23 +2,13 @@
 
 use std::time::Duration;
 
-use uuid::Uuid;
-
 use crate::cache::clock::Moment;
 use crate::sink::Reset;
-use crate::snapshot::Snapshot;
-use crate::store::epoch::Identity;
+use crate::snapshot::{Life, Snapshot};
 use crate::store::event::Proof;
 
 /// After this long without an acknowledged heartbeat the log may have dropped our row.
 const DEAD_AFTER: Duration = Duration::from_secs(60);
-
-/// Which log and which life of the server the feed's memory belongs to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Known {
-    pub(crate) epoch: Uuid,
-    pub(crate) identity: Identity,
-}
 
 /// Heartbeats of this process.
 #[derive(Debug, Clone, Copy, Default)]
@@ -33,7 +23,7 @@ pub(crate) struct Beats {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Verdict {
     /// Apply it; what the memory belongs to is this.
-    Good(Known),
+    Good(Life),
     /// No epoch stands, or it belongs to another log: have one written and fetch again.
     Establish,
     /// Our heartbeat row has gone after a long absence: send one and fetch again.
@@ -45,7 +35,7 @@ pub(crate) enum Verdict {
 /// Judges a fetch against what the feed knows. `base`: the cursor's, when there is one.
 pub(crate) fn judge(
     proof: &Proof,
-    known: Option<&Known>,
+    known: Option<&Life>,
     base: Option<&Snapshot>,
     beats: &Beats,
     now: Moment,
@@ -53,7 +43,7 @@ pub(crate) fn judge(
     let (Some(epoch), true) = (proof.epoch, proof.same_log) else {
         return Verdict::Establish;
     };
-    let found = Known {
+    let found = Life {
         epoch,
         identity: proof.identity,
     };
@@ -79,7 +69,10 @@ pub(crate) fn judge(
 mod tests {
     use std::time::SystemTime;
 
+    use uuid::Uuid;
+
     use super::*;
+    use crate::snapshot::Identity;
 
     const IDENTITY: Identity = Identity {
         system_identifier: 1,
@@ -96,11 +89,12 @@ mod tests {
             same_log: true,
             heartbeat: Some(3),
             clock: SystemTime::UNIX_EPOCH,
+            lsn: 1.into(),
         }
     }
 
-    fn known() -> Known {
-        Known {
+    fn known() -> Life {
+        Life {
             epoch: Uuid::from_u128(7),
             identity: IDENTITY,
         }

@@ -13,14 +13,6 @@ use crate::store::session::{ADMIN_TIMEOUT, Session, bounded};
 /// Deadline for establishing an epoch: in a restored database it empties the log, however large that is.
 const ESTABLISH_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Which log this is. Differs after a restore, a clone into another cluster or an upgrade.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Identity {
-    pub(crate) system_identifier: i64,
-    pub(crate) database: u32,
-    pub(crate) event_table: u32,
-}
-
 /// System identifier of the server, and oid of the database, that a session leads to.
 pub(crate) async fn database_of(session: &Session) -> Result<(i64, u32)> {
     let row = session

@@ -9,14 +9,13 @@
 
 use std::time::SystemTime;
 
-use tokio_postgres::types::{Json, ToSql, Type};
+use tokio_postgres::types::{Json, PgLsn, ToSql, Type};
 use tokio_postgres::{Row, Statement};
 use uuid::Uuid;
 
 use crate::error::{Error, Result};
 use crate::event::{Announced, Event, Key, LoggedEvent, Prefix, Tag};
-use crate::snapshot::{Cursor, Snapshot, Xid};
-use crate::store::epoch::Identity;
+use crate::snapshot::{Cursor, Identity, Snapshot, Xid};
 use crate::store::failure::failure;
 use crate::store::migrate::schema_version;
 use crate::store::record::Record;
@@ -31,6 +30,7 @@ use crate::store::session::Session;
 const FETCH: &str = r#"
 select null::xid8 as xid, null::int8 as id,
        row(meta.least_reader, pg_current_snapshot(), meta.pruned, clock_timestamp(), heartbeat.sequence,
+           pg_current_wal_insert_lsn(),
            epoch.epoch, epoch.system_identifier, epoch.database, epoch.event_table,
            coalesce(nullif(current_setting('pgevict.system_identifier', true), '')::int8,
              (pg_control_system()).system_identifier),
@@ -96,6 +96,8 @@ pub(crate) struct Proof {
     pub(crate) heartbeat: Option<i64>,
     /// The database's clock.
     pub(crate) clock: SystemTime,
+    /// Read after the snapshot was taken: all that it sees had been committed in the WAL before this place.
+    pub(crate) lsn: PgLsn,
 }
 
 /// One page.
@@ -215,7 +217,7 @@ fn may_be_read(least_reader: Option<i32>) -> Result<()> {
 fn decode_proof(mut said: Record<'_>) -> Result<Proof> {
     may_be_read(said.next()?)?;
     let (snapshot, pruned, clock, heartbeat) = (said.next()?, said.next()?, said.next()?, said.next()?);
-    let epoch = said.next()?;
+    let (lsn, epoch) = (said.next()?, said.next()?);
     let stored: (Option<i64>, Option<u32>, Option<u32>) = (said.next()?, said.next()?, said.next()?);
     let identity = Identity {
         system_identifier: said.next()?,
@@ -235,6 +237,7 @@ fn decode_proof(mut said: Record<'_>) -> Result<Proof> {
         same_log: stored == (Some(real.0), Some(real.1), Some(real.2)),
         heartbeat,
         clock,
+        lsn,
     })
 }
 

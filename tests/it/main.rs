@@ -5,6 +5,7 @@ mod support;
 
 mod address;
 mod adversity;
+mod attached;
 mod cli;
 mod emit;
 mod epoch;
@@ -12,6 +13,7 @@ mod hosts;
 mod instance;
 mod key_text;
 mod lab;
+mod mark;
 mod migrate;
 mod partition;
 mod partition_rows;

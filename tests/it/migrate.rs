@@ -245,8 +245,8 @@ async fn every_function_has_a_pinned_path_and_none_is_for_everybody() {
             where pronamespace = 'pgevict'::regnamespace and prosecdef"
             )
             .await,
-        "advance_pruned,announce,beat_heart,claim_warden,emit,epoch_adopt,epoch_new,establish,evict_prefix,flush,leave,note_deletion,\
-         note_horizon,note_truncation,prune,prune_all,release_warden,set_wake,watch_build,watch_sweep"
+        "advance_pruned,announce,beat_heart,claim_warden,emit,epoch_adopt,epoch_new,establish,evict_prefix,flush,leave,mark,\
+         note_deletion,note_horizon,note_truncation,prune,prune_all,release_warden,set_wake,watch_build,watch_sweep"
     );
 }
 

@@ -2,10 +2,12 @@
 //! feed.
 #![allow(clippy::disallowed_methods, reason = "plain threads, no runtime")]
 
+mod attached;
 mod echo;
 mod fill;
 mod flight;
 mod index;
+mod kinds;
 mod model;
 mod share;
 mod stale;

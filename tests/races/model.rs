@@ -2,21 +2,25 @@
 //!
 //! Values are the sets of transactions that the read saw, so "older than an applied change" is plain set
 //! membership. Transactions overlap, commit late, are applied early (own writes), twice, and in pages; reads
-//! happen on the primary and on a replica that lags; loads finish in any order.
+//! happen on the primary, in a transaction that has long been open there, and on a standby that lags; loads finish in
+//! any order.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use pgevict::cache::{FillToken, Lookup, NearCache, Stored};
+use pgevict::cache::{FillToken, Mark, Stored};
 use pgevict::event::{Event, Key, Tag};
 use pgevict::sink::{Origin, Reset};
 use pgevict::snapshot::{Snapshot, Xid};
 use proptest::prelude::*;
 
+use crate::kinds::{Kind, Make, kinds};
 use crate::world::{World, key, logged, prefix, tag};
 
 const KEYS: usize = 3;
+
+const CAPACITY: usize = 1_000;
 
 #[derive(Debug, Clone, Copy)]
 enum Touch {
@@ -46,9 +50,16 @@ enum Step {
     },
     /// A load takes its token and reads on the primary.
     Read(usize),
-    /// A load takes its token and reads on the replica.
-    ReadReplica(usize),
-    /// The replica catches up.
+    /// A load takes its token and reads in the open transaction.
+    ReadOld(usize),
+    /// The open transaction is ended and a new one begun.
+    Reopen,
+    /// A load takes its token and reads on the standby, perhaps after the place that was replayed.
+    ReadStandby {
+        key: usize,
+        place: bool,
+    },
+    /// The standby catches up.
     Replay,
     /// One of the loads ends.
     Store {
@@ -75,8 +86,10 @@ fn step() -> impl Strategy<Value = Step> {
         6 => (1..4_usize).prop_map(|page| Step::Fetch { page }),
         1 => any::<usize>().prop_map(|which| Step::Repeat { which }),
         6 => (0..KEYS).prop_map(Step::Read),
-        3 => (0..KEYS).prop_map(Step::ReadReplica),
-        1 => Just(Step::Replay),
+        3 => (0..KEYS).prop_map(Step::ReadOld),
+        1 => Just(Step::Reopen),
+        4 => (0..KEYS, any::<bool>()).prop_map(|(key, place)| Step::ReadStandby { key, place }),
+        2 => Just(Step::Replay),
         9 => any::<usize>().prop_map(|which| Step::Store { which }),
         3 => Just(Step::Wait),
         1 => Just(Step::Reset),
@@ -86,34 +99,64 @@ fn step() -> impl Strategy<Value = Step> {
 
 type Seen = Arc<BTreeSet<u64>>;
 
+/// What a transaction sees.
+struct View {
+    snapshot: Snapshot,
+    seen: Seen,
+}
+
+/// A standby, as far as it has replayed.
+struct Standby {
+    view: View,
+    lsn: u64,
+}
+
 struct Model {
     world: World,
-    caches: Vec<NearCache<Seen>>,
+    make: Make<Seen>,
+    caches: Vec<Arc<dyn Kind<Seen>>>,
+    /// Moves with each reset.
+    life: u128,
+    /// End of the WAL: it grows with each end of a transaction.
+    lsn: u64,
     next: u64,
     open: BTreeMap<u64, Touch>,
     committed: BTreeMap<u64, Touch>,
     applied: BTreeSet<u64>,
     cursor: Snapshot,
-    /// Target of a fetch whose pages are outstanding.
-    target: Option<Snapshot>,
-    replica: Snapshot,
+    /// Target of a fetch whose pages are outstanding, and the place in the WAL that was read with it.
+    target: Option<(Snapshot, u64)>,
+    old: View,
+    standby: Standby,
     /// What the pages so far have brought.
     paged: BTreeSet<u64>,
     loads: Vec<(usize, FillToken, Seen)>,
 }
 
 impl Model {
-    fn new() -> Self {
+    fn new(make: Make<Seen>) -> Self {
         let world = World::new();
         let cursor: Snapshot = "100:100:".parse().unwrap();
+        let nothing = || View {
+            snapshot: cursor.clone(),
+            seen: Seen::default(),
+        };
+        world.publish_at(Arc::new(cursor.clone()), 1, 1);
         Self {
-            caches: vec![world.cache()],
+            caches: vec![make(&world, CAPACITY)],
+            make,
+            life: 1,
+            lsn: 1,
+            old: nothing(),
+            standby: Standby {
+                view: nothing(),
+                lsn: 1,
+            },
             world,
             next: 100,
             open: BTreeMap::new(),
             committed: BTreeMap::new(),
             applied: BTreeSet::new(),
-            replica: cursor.clone(),
             cursor,
             target: None,
             paged: BTreeSet::new(),
@@ -128,14 +171,34 @@ impl Model {
         Snapshot::new(Xid(xmin), Xid(self.next), open).unwrap()
     }
 
-    fn visible(&self, snapshot: &Snapshot) -> Seen {
-        Arc::new(
-            self.committed
-                .keys()
-                .copied()
-                .filter(|xid| snapshot.sees(Xid(*xid)))
-                .collect(),
-        )
+    /// What a statement on the primary sees now.
+    fn view(&self) -> View {
+        View {
+            snapshot: self.now(),
+            seen: Arc::new(self.committed.keys().copied().collect()),
+        }
+    }
+
+    /// The same on a standby that has replayed everything. It knows of the ids up to the highest that has ended, and
+    /// its snapshot lists nobody.
+    fn replayed(&self) -> Standby {
+        let xmax = self.committed.keys().last().map_or(100, |xid| xid + 1);
+        let xmin = self.open.keys().next().map_or(xmax, |xid| xmax.min(*xid));
+        let View { seen, .. } = self.view();
+        let snapshot = Snapshot::new(Xid(xmin), Xid(xmax), []).unwrap();
+        Standby {
+            view: View { snapshot, seen },
+            lsn: self.lsn,
+        }
+    }
+
+    /// A load that has read in this view, marked so.
+    fn load(&mut self, key: usize, mark: &str, seen: Seen) {
+        let epoch = uuid::Uuid::from_u128(self.life);
+        let mark: Mark = format!("1;1;2;3;{epoch};{mark}").parse().unwrap();
+        if let Some(token) = self.world.position.token().and_then(|token| token.marked(&mark)) {
+            self.loads.push((key, token, seen));
+        }
     }
 
     fn apply(&mut self, xids: &[u64], origin: Origin) {
@@ -159,12 +222,13 @@ impl Model {
                 };
                 let touch = self.open.remove(&xid).unwrap();
                 self.committed.insert(xid, touch);
+                self.lsn += 1;
                 if own {
                     self.apply(&[xid], Origin::Own);
                 }
             }
             Step::Fetch { page } => {
-                let target = self.target.take().unwrap_or_else(|| self.now());
+                let (target, lsn) = self.target.take().unwrap_or_else(|| (self.now(), self.lsn));
                 // What the feed itself has handed over is not fetched again; own events are.
                 let new: Vec<u64> = self
                     .committed
@@ -178,11 +242,11 @@ impl Model {
                 self.apply(now, Origin::Feed);
                 self.paged.extend(now);
                 if full {
-                    self.target = Some(target);
+                    self.target = Some((target, lsn));
                 } else {
                     self.paged.clear();
                     self.cursor = target.clone();
-                    self.world.publish_snapshot(Arc::new(target));
+                    self.world.publish_at(Arc::new(target), self.life, lsn);
                 }
             }
             Step::Repeat { which } => {
@@ -191,28 +255,35 @@ impl Model {
                 }
             }
             Step::Read(key) => {
-                let Some(token) = self.caches[0].token() else {
-                    return;
-                };
-                let seen = self.visible(&self.now());
-                self.loads.push((key, token, seen));
+                if let Some(token) = self.world.position.token() {
+                    self.loads.push((key, token, self.view().seen));
+                }
             }
-            Step::ReadReplica(key) => {
-                let Some(token) = self.caches[0].token() else {
-                    return;
-                };
-                let seen = self.visible(&self.replica);
-                let token = token.read_at(Arc::new(self.replica.clone()));
-                self.loads.push((key, token, seen));
+            Step::ReadOld(key) => {
+                let View { snapshot, seen } = &self.old;
+                let (mark, seen) = (format!("primary;-;-;{snapshot}"), seen.clone());
+                self.load(key, &mark, seen);
             }
-            Step::Replay => self.replica = self.now(),
+            Step::Reopen => self.old = self.view(),
+            Step::ReadStandby { key, place } => {
+                let Standby { view, lsn } = &self.standby;
+                let place = if place {
+                    format!("0/{lsn:X}")
+                } else {
+                    "-".to_owned()
+                };
+                let mark = format!("standby;-;{place};{}", view.snapshot);
+                let seen = view.seen.clone();
+                self.load(key, &mark, seen);
+            }
+            Step::Replay => self.standby = self.replayed(),
             Step::Store { which } => {
                 if self.loads.is_empty() {
                     return;
                 }
                 let (n, token, seen) = self.loads.swap_remove(which % self.loads.len());
                 for cache in &self.caches {
-                    let _: Stored = cache.store(&k(n), Some(seen.clone()), &[t(n)], &token);
+                    let _: Stored = cache.store(&k(n), seen.clone(), &[t(n)], &token);
                 }
             }
             Step::Wait => self.world.hands.advance(Duration::from_secs(61)),
@@ -222,12 +293,15 @@ impl Model {
                 self.target = None;
                 self.paged.clear();
                 self.cursor = self.now();
-                self.replica = self.now();
+                self.life += 1;
+                self.old = self.view();
+                self.standby = self.replayed();
                 let seen: Vec<u64> = self.committed.keys().copied().collect();
                 self.applied.extend(seen);
-                self.world.publish_snapshot(Arc::new(self.cursor.clone()));
+                let cursor = Arc::new(self.cursor.clone());
+                self.world.publish_at(cursor, self.life, self.lsn);
             }
-            Step::Attach => self.caches.push(self.world.cache()),
+            Step::Attach => self.caches.push((self.make)(&self.world, CAPACITY)),
         }
     }
 
@@ -235,7 +309,7 @@ impl Model {
     fn check(&self) -> Result<(), TestCaseError> {
         for cache in &self.caches {
             for n in 0..KEYS {
-                let Lookup::Hit(seen, _) = cache.get(&k(n)) else {
+                let Some(seen) = cache.get(&k(n)) else {
                     continue;
                 };
                 for xid in &self.applied {
@@ -290,19 +364,28 @@ proptest! {
     fn nothing_read_before_a_change_is_served_after_it_was_applied(
         steps in prop::collection::vec(step(), 1..80),
     ) {
-        let mut model = Model::new();
-        for step in steps {
-            model.take(step);
-            model.check()?;
-        }
-        // The index holds exactly the tags of what is held.
-        for cache in &model.caches {
-            let held = (0..KEYS).filter(|n| !cache.get(&k(*n)).is_miss()).count();
-            prop_assert!(cache.stats().tags >= held);
-        }
-        model.world.apply(model.next, Event::default().prefix(prefix("")), Origin::Feed);
-        for cache in &model.caches {
-            prop_assert_eq!((cache.stats().entries, cache.stats().tags), (0, 0));
+        for (kind, make) in kinds() {
+            run(make, &steps).map_err(|error| TestCaseError::fail(format!("{kind}: {error}")))?;
         }
     }
+}
+
+fn run(make: Make<Seen>, steps: &[Step]) -> Result<(), TestCaseError> {
+    let mut model = Model::new(make);
+    for step in steps {
+        model.take(step.clone());
+        model.check()?;
+    }
+    // The index holds the tags of what is held, and nothing else.
+    for cache in &model.caches {
+        let held = (0..KEYS).filter(|n| cache.get(&k(*n)).is_some()).count();
+        prop_assert!(cache.tags() >= held);
+    }
+    model
+        .world
+        .apply(model.next, Event::default().prefix(prefix("")), Origin::Feed);
+    for cache in &model.caches {
+        prop_assert_eq!((cache.entries(), cache.tags()), (0, 0));
+    }
+    Ok(())
 }

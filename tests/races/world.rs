@@ -6,11 +6,11 @@ use std::time::SystemTime;
 
 use pgevict::cache::clock::{Clock, Hands};
 use pgevict::cache::position::Position;
-use pgevict::cache::{CacheBuilder, NearCache, Shared};
+use pgevict::cache::{Attached, CacheBuilder, Evict, NearCache, Shared};
 use pgevict::config::Config;
 use pgevict::event::{Announced, Event, Key, LoggedEvent, Prefix, Tag};
 use pgevict::sink::{Origin, Reset, Sinks};
-use pgevict::snapshot::{Snapshot, Xid};
+use pgevict::snapshot::{Identity, Life, Snapshot, Xid};
 use uuid::Uuid;
 
 pub(crate) struct World {
@@ -54,6 +54,10 @@ impl World {
         NearCache::builder(self.shared.clone())
     }
 
+    pub(crate) fn attach<C: Evict>(&self, cache: C) -> Attached<C> {
+        Attached::new(self.shared.clone(), cache)
+    }
+
     /// Applies one event without publishing.
     pub(crate) fn apply(&self, xid: u64, event: Event, origin: Origin) {
         self.apply_all(&[logged(xid, event)], origin);
@@ -77,6 +81,25 @@ impl World {
     pub(crate) fn publish_snapshot(&self, cursor: Arc<Snapshot>) {
         self.sinks.with(|sinks| {
             self.position.publish(cursor.clone(), self.position.now());
+            for sink in sinks {
+                sink.published(&cursor);
+            }
+        });
+    }
+
+    /// Publishes a cursor, and a place in the WAL that holds all that it sees.
+    pub(crate) fn publish_at(&self, cursor: Arc<Snapshot>, life: u128, lsn: u64) {
+        let life = Life {
+            epoch: Uuid::from_u128(life),
+            identity: Identity {
+                system_identifier: 1,
+                database: 2,
+                event_table: 3,
+            },
+        };
+        self.sinks.with(|sinks| {
+            let (as_of, lsn) = (self.position.now(), lsn.into());
+            self.position.publish_at(cursor.clone(), as_of, life, lsn);
             for sink in sinks {
                 sink.published(&cursor);
             }

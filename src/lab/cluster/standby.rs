@@ -16,9 +16,15 @@ impl Cluster {
     /// # Errors
     /// As [`start`](Self::start); refused when this cluster cannot be copied.
     pub async fn standby(&self) -> Result<Self> {
+        // What pg_basebackup writes names options that the libpq which the server finds may not know.
+        let primary = format!(
+            "host={} port={} user={SUPERUSER}",
+            self.socket_dir().display(),
+            self.port()
+        );
         let standby = Self {
             home: Home::take(&home::shared_dir(Medium::Fast)?)?,
-            options: self.options.clone(),
+            options: self.options.clone().setting("primary_conninfo", primary),
             binaries: self.binaries.clone(),
             owner: self.owner.clone(),
             server: Mutex::new(None),

@@ -52,6 +52,7 @@ const FUNCTIONS: &[&str] = files![
     "functions/establish.sql",
     "functions/epoch_new.sql",
     "functions/epoch_adopt.sql",
+    "functions/mark.sql",
     "functions/beat_heart.sql",
     "functions/release_warden.sql",
     "functions/leave.sql",
