@@ -49,6 +49,8 @@ pub struct Config {
     pub feed: FeedConfig,
     /// The chores of the elected instance.
     pub warden: WardenConfig,
+    /// Emitting outside of a transaction.
+    pub emit: EmitConfig,
     /// Defaults of near caches.
     pub cache: CacheConfig,
 }
@@ -64,6 +66,9 @@ pub struct SessionConfig {
     /// Deadline of every statement, on the client's side.
     #[serde(with = "humantime_serde")]
     pub statement_timeout: Duration,
+    /// How long watching, unwatching and uninstalling try for the lock on a table of the user's.
+    #[serde(with = "humantime_serde")]
+    pub lock_limit: Duration,
     /// First pause before connecting again; doubles up to `backoff_max`, with half jitter.
     #[serde(with = "humantime_serde")]
     pub backoff_min: Duration,
@@ -130,6 +135,18 @@ pub struct WardenConfig {
     /// How long positions are kept from which pruning picks one that is old enough and passed by every live instance.
     #[serde(with = "humantime_serde")]
     pub retention_max: Duration,
+}
+
+/// How events that were enqueued are gathered and written.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+#[non_exhaustive]
+pub struct EmitConfig {
+    /// How long events are gathered, from the first, before they are written in one transaction.
+    #[serde(with = "humantime_serde")]
+    pub window: Duration,
+    /// Most events that wait to be written; one more is an error to its caller.
+    pub bound: usize,
 }
 
 /// What a near cache does unless its builder says otherwise.
@@ -218,6 +235,7 @@ impl Default for Config {
             wake: WakeConfig::default(),
             feed: FeedConfig::default(),
             warden: WardenConfig::default(),
+            emit: EmitConfig::default(),
             cache: CacheConfig::default(),
         }
     }
@@ -228,6 +246,7 @@ impl Default for SessionConfig {
         Self {
             connect_timeout: Duration::from_secs(5),
             statement_timeout: Duration::from_secs(2),
+            lock_limit: Duration::from_secs(60),
             backoff_min: Duration::from_millis(100),
             backoff_max: Duration::from_secs(3),
         }
@@ -265,6 +284,15 @@ impl Default for WardenConfig {
             chores: Duration::from_secs(60),
             retention: Duration::from_secs(3_600),
             retention_max: Duration::from_secs(86_400),
+        }
+    }
+}
+
+impl Default for EmitConfig {
+    fn default() -> Self {
+        Self {
+            window: Duration::from_millis(10),
+            bound: 10_000,
         }
     }
 }

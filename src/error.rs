@@ -97,6 +97,11 @@ impl Error {
         self
     }
 
+    /// The same for one more who is concerned.
+    pub(crate) fn shared(error: &Arc<Self>) -> Self {
+        Self::new(error.0.kind, error.to_string()).because_shared(error.clone())
+    }
+
     /// Input or configuration is wrong; trying again without a change will fail again.
     pub fn is_invalid(&self) -> bool {
         self.0.kind == Kind::Invalid

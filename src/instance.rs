@@ -12,14 +12,13 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::cache::clock::Moment;
-use crate::cache::position::Position;
 use crate::cache::{Attached, CacheBuilder, Evict, NearCache, Shared};
 use crate::config::Config;
-use crate::emit::{self, Emitted, EmittingTransaction, Switch};
+use crate::emit::{self, Emitted, EmittingTransaction, Enqueued, Here, Queue, Switch};
 use crate::error::{Error, Result};
 use crate::event::Event;
 use crate::feed::Sync;
-use crate::sink::{Origin, Sinks, Subscription, stream};
+use crate::sink::{Subscription, stream};
 use crate::status::{Listening, Meters, Status};
 use crate::store::failure::failure;
 
@@ -37,8 +36,8 @@ struct Inner {
     config: Config,
     instance_id: Arc<str>,
     switch: Switch,
-    position: Arc<Position>,
-    sinks: Arc<Sinks>,
+    here: Here,
+    queue: Queue,
     sync: Arc<Sync>,
     meters: Arc<Meters>,
     caches: Arc<Shared>,
@@ -80,7 +79,7 @@ impl Pgevict {
     /// Follows the events from now on, as they are applied.
     pub fn subscribe(&self) -> Subscription {
         let (sink, subscription) = stream(self.0.stop.clone());
-        self.0.sinks.attach(|| Arc::new(sink));
+        self.0.here.sinks.attach(|| Arc::new(sink));
         subscription
     }
 
@@ -96,17 +95,24 @@ impl Pgevict {
 
     /// Applies here what was emitted by a transaction that IS committed. Never call it before the commit.
     pub fn applied(&self, emitted: Emitted) {
-        let Some(event) = emitted.into_event() else {
-            return;
-        };
-        self.0.sinks.with(|sinks| {
-            if event.empties_everything() {
-                self.0.position.void();
-            }
-            for sink in sinks {
-                sink.apply(std::slice::from_ref(&event), Origin::Own);
-            }
-        });
+        self.0.here.apply(emitted);
+    }
+
+    /// Emits an event where there is no transaction to emit in: a service that heard of a change elsewhere, a loader, a
+    /// cron job. Events are gathered for `emit.window` (10 ms) and written in one transaction over a session of its own at
+    /// `url`, in the order of the calls; after the commit they are applied here and the handle resolves. While the
+    /// database is away they wait, up to `emit.bound` (10,000). What was accepted is written at least once, also when
+    /// the handle is dropped, unless the handle says otherwise; [`Pgevict::shutdown`] writes what waits.
+    ///
+    /// A change of the database belongs into its own transaction: [`Pgevict::transaction`], or a watch. What is
+    /// enqueued here and not yet written is lost with the process.
+    ///
+    /// # Errors
+    /// At once: invalid (see [`Event::check`]); refused when the queue is full or this instance stopped. Through the
+    /// handle: invalid when the server refuses this event, refused without the right to emit, unreachable when the
+    /// instance stopped before the event was known to be written.
+    pub fn enqueue(&self, event: Event) -> Result<Enqueued> {
+        self.0.queue.enqueue(event)
     }
 
     /// Runs `work` in a transaction, commits, and applies at once what was emitted in it.
@@ -145,6 +151,7 @@ impl Pgevict {
     pub fn status(&self) -> Status {
         let staleness = self
             .0
+            .here
             .position
             .as_of()
             .and_then(|as_of| as_of.age_at(Moment::now()));
@@ -152,13 +159,13 @@ impl Pgevict {
         self.0.meters.status(listening, staleness)
     }
 
-    /// Stops: no task is left, the log is no longer pinned. Handlers have 10 s for what is queued for them; after that
-    /// they are dropped where they are. A second call is fine.
+    /// Stops: no task is left, the log is no longer pinned. What was enqueued is written and handlers get what is queued for
+    /// them, for 10 s at most; after that handlers are dropped where they are, and handles of events say so. A second call is fine.
     pub async fn shutdown(&self) {
         self.0.stop.cancel();
         self.0.tasks.close();
         if timeout(SHUTDOWN_GRACE, self.0.tasks.wait()).await.is_err() {
-            tracing::warn!("handlers did not end within the grace period and are dropped");
+            tracing::warn!("handlers or enqueued events did not end within the grace period and are dropped");
             self.0.abandon.cancel();
             drop(timeout(Duration::from_secs(1), self.0.tasks.wait()).await);
         }

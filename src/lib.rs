@@ -58,8 +58,8 @@
 //! | [`sink`] | what a feed delivers to; handlers and subscriptions |
 //! | [`cache`] | the near cache and its rule; other caches under the same rule |
 //! | [`store`] | all SQL: sessions, the fetch, migrations, watches |
-//! | `emit` | writing events in the caller's transaction: [`EmittingTransaction`] |
 //! | `wake` | the LISTEN session, proved by probes |
+//! | `emit` | writing events: in the caller's transaction, [`EmittingTransaction`], or enqueued, [`Enqueued`] |
 //! | `feed` | wake or poll, fetch, judge, apply, publish |
 //! | `lab` | throwaway servers and a failing relay (feature `lab`) |
 //! | `instance` | the front door: [`Pgevict`], [`Builder`] |
@@ -87,7 +87,7 @@ pub mod store;
 mod wake;
 
 pub use config::Config;
-pub use emit::{Emitted, EmittingTransaction};
+pub use emit::{Emitted, EmittingTransaction, Enqueued};
 pub use error::{Error, Result};
 pub use event::{Event, Key, LoggedEvent, Prefix, Tag};
 pub use instance::{Builder, Pgevict};

@@ -119,6 +119,12 @@ pub struct Status {
     pub warden: bool,
     /// Events that this instance pruned.
     pub pruned: u64,
+    /// Enqueued events that wait to be written.
+    pub queued: u64,
+    /// Enqueued events whose transaction was committed.
+    pub published: u64,
+    /// Enqueued events that could not be written; their handles say why.
+    pub unpublished: u64,
     /// Handlers that failed or panicked, by pattern.
     pub handler_errors: BTreeMap<String, u64>,
 }
@@ -142,6 +148,9 @@ pub(crate) struct Meters {
     pub(crate) missing_wakes: AtomicBool,
     pub(crate) warden: AtomicBool,
     pub(crate) pruned: AtomicU64,
+    pub(crate) queued: AtomicU64,
+    pub(crate) published: AtomicU64,
+    pub(crate) unpublished: AtomicU64,
     rest: Mutex<Rest>,
 }
 
@@ -214,6 +223,9 @@ impl Meters {
             last_catch_up: rest.last_catch_up,
             warden: self.warden.load(Ordering::Relaxed),
             pruned: self.pruned.load(Ordering::Relaxed),
+            queued: self.queued.load(Ordering::Relaxed),
+            published: self.published.load(Ordering::Relaxed),
+            unpublished: self.unpublished.load(Ordering::Relaxed),
             handler_errors: rest.handler_errors.clone(),
         }
     }

@@ -3,7 +3,7 @@
 use anyhow::Result;
 use clap::Args;
 
-use super::{Place, print};
+use super::{Locking, Place, print};
 
 /// Installs or upgrades schema pgevict; safe from many processes at once.
 #[derive(Debug, Args)]
@@ -57,12 +57,14 @@ pub(super) struct Uninstall {
     /// Confirms that the log and every watch are removed.
     #[arg(long, required = true)]
     yes: bool,
+    #[command(flatten)]
+    locking: Locking,
 }
 
 impl Uninstall {
     pub(super) async fn run(self, place: &Place) -> Result<()> {
         debug_assert!(self.yes, "clap requires it");
-        let done = place.admin().await?.uninstall().await?;
+        let done = place.admin_locking(&self.locking).await?.uninstall().await?;
         if done.found {
             let watches = if done.watches == 1 { "watch" } else { "watches" };
             print(format!(

@@ -59,6 +59,14 @@ enum Command {
     Demo(demo::Demo),
 }
 
+/// Of commands that lock tables of the user's.
+#[derive(Debug, clap::Args)]
+struct Locking {
+    /// How long to try for the lock on a table, in tries of 100 ms [default: 1m, or session.lock_limit].
+    #[arg(long, value_name = "TIME")]
+    lock_limit: Option<String>,
+}
+
 /// Where the command works: what `--url` and `--config` say, and the environment.
 #[derive(Debug)]
 struct Place {
@@ -74,13 +82,27 @@ impl Place {
 
     /// All settings: flags, environment, file, defaults.
     fn config(&self) -> Result<Config, Error> {
-        let flags = self.url.clone().map(|url| ("url".to_owned(), url));
+        self.config_with(None)
+    }
+
+    /// The same, with one more flag of this key.
+    fn config_with(&self, flag: Option<(&str, &str)>) -> Result<Config, Error> {
+        let url = self.url.as_deref().map(|url| ("url", url));
+        let flags = url.into_iter().chain(flag);
+        let flags = flags.map(|(key, text)| (key.to_owned(), text.to_owned()));
         Config::load(self.file.as_deref(), std::env::vars(), flags)
     }
 
     /// A session for administration.
     async fn admin(&self) -> Result<Admin, Error> {
         Admin::connect(&self.config()?).await
+    }
+
+    /// The same, for what tries for the lock on a table.
+    async fn admin_locking(&self, locking: &Locking) -> Result<Admin, Error> {
+        let limit = locking.lock_limit.as_deref();
+        let flag = limit.map(|limit| ("session.lock_limit", limit));
+        Admin::connect(&self.config_with(flag)?).await
     }
 }
 

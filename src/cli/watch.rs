@@ -2,15 +2,17 @@
 
 use anyhow::Result;
 use clap::Args;
-use pgevict::store::watch::{Headless, Replicated, WatchDefinition, WatchState, Watched};
+use pgevict::store::watch::{Headless, Replicated, Sample, Samples, WatchDefinition, WatchState, Watched};
 use serde_json::json;
 
-use super::{Place, print};
+use super::{Locking, Place, print};
 
-/// Watches a table: its writes make keys, tags and prefixes stale. May run at each start.
+/// Watches a table: its writes make keys, tags and prefixes stale. Shows first what a change of rows that are there would
+/// make stale. May run at each start.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   pgevict watch products --key 'product:{id}' --tag 'category:{category_id}'
+  pgevict watch products --key 'product:{id}' --dry-run
   pgevict watch shop.orders --key 'order:{id}' --column status --column total")]
 pub(super) struct Watch {
     /// The table, as in SQL.
@@ -36,10 +38,53 @@ pub(super) struct Watch {
     /// Tells of rows that logical replication brings, too, each by an event of its own.
     #[arg(long)]
     fire_on_replica: bool,
+    /// Shows what would be watched, and what some rows would make stale; installs nothing.
+    #[arg(long)]
+    dry_run: bool,
+    /// One JSON object.
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    locking: Locking,
 }
 
 impl Watch {
     pub(super) async fn run(self, place: &Place) -> Result<()> {
+        let (dry_run, json) = (self.dry_run, self.json);
+        let mut admin = place.admin_locking(&self.locking).await?;
+        let definition = self.definition();
+        let samples = admin.samples(&definition).await?;
+        if !json {
+            if dry_run {
+                print(format!(
+                    "{} would be watched:{}",
+                    definition.table,
+                    templates(&definition)
+                ))?;
+            }
+            print(shown(&definition.table, &samples))?;
+        }
+        let (said, done) = match dry_run {
+            true => ("", "dry_run"),
+            false => match admin.watch(&definition).await? {
+                Watched::Installed => ("is now watched", "installed"),
+                Watched::Replaced => ("is now watched anew", "replaced"),
+                Watched::Unchanged => ("is watched so already", "unchanged"),
+            },
+        };
+        if json {
+            let (samples, unread) = match &samples {
+                Samples::Of(samples) => (samples.as_slice(), None),
+                Samples::Unread(error) => (&[][..], Some(error.to_string())),
+            };
+            print(json!({ "done": done, "definition": definition, "samples": samples, "unread": unread }))?;
+        } else if !dry_run {
+            print(format!("{} {said}", definition.table))?;
+        }
+        Ok(())
+    }
+
+    fn definition(self) -> WatchDefinition {
         let mut definition = WatchDefinition::new(self.table);
         definition.key = self.key;
         definition.tags = self.tags;
@@ -54,13 +99,33 @@ impl Watch {
         if self.fire_on_replica {
             definition.replicated = Replicated::Tell;
         }
-        let done = match place.admin().await?.watch(&definition).await? {
-            Watched::Installed => "is now watched",
-            Watched::Replaced => "is now watched anew",
-            Watched::Unchanged => "is watched so already",
-        };
-        print(format!("{} {done}", definition.table))?;
-        Ok(())
+        definition
+    }
+}
+
+fn templates(definition: &WatchDefinition) -> String {
+    texts(definition.key.as_deref(), &definition.tags, &definition.prefixes)
+}
+
+fn texts(key: Option<&str>, tags: &[String], prefixes: &[String]) -> String {
+    let key = key.map(|key| format!("  key {key}"));
+    let tags = tags.iter().map(|tag| format!("  tag {tag}"));
+    let prefixes = prefixes.iter().map(|prefix| format!("  prefix {prefix}"));
+    key.into_iter().chain(tags).chain(prefixes).collect()
+}
+
+fn shown(table: &str, samples: &Samples) -> String {
+    match samples {
+        Samples::Unread(error) => format!("no samples: {error}"),
+        Samples::Of(samples) if samples.is_empty() => format!("{table} has no rows yet: no samples"),
+        Samples::Of(samples) => {
+            let line = |sample: &Sample| {
+                let texts = texts(sample.key.as_deref(), &sample.tags, &sample.prefixes);
+                format!("\n{texts}")
+            };
+            let lines: String = samples.iter().map(line).collect();
+            format!("rows of {table} make stale:{lines}")
+        }
     }
 }
 
@@ -71,11 +136,17 @@ impl Watch {
 pub(super) struct Unwatch {
     /// The table, as in SQL.
     table: String,
+    #[command(flatten)]
+    locking: Locking,
 }
 
 impl Unwatch {
     pub(super) async fn run(self, place: &Place) -> Result<()> {
-        let was = place.admin().await?.unwatch(&self.table).await?;
+        let was = place
+            .admin_locking(&self.locking)
+            .await?
+            .unwatch(&self.table)
+            .await?;
         let said = if was {
             "is no longer watched"
         } else {

@@ -115,6 +115,9 @@ pub(super) const FIELDS: &[Field] = &[
     time("session.statement_timeout", times(MS, 10), times(MIN, 5), |c| {
         Slot::Time(&mut c.session.statement_timeout)
     }),
+    time("session.lock_limit", times(MS, 100), HOUR, |c| {
+        Slot::Time(&mut c.session.lock_limit)
+    }),
     time("session.backoff_min", MS, MIN, |c| {
         Slot::Time(&mut c.session.backoff_min)
     }),
@@ -156,6 +159,12 @@ pub(super) const FIELDS: &[Field] = &[
     }),
     time("warden.retention_max", S, times(DAY, 30), |c| {
         Slot::Time(&mut c.warden.retention_max)
+    }),
+    time("emit.window", MS, times(S, 10), |c| {
+        Slot::Time(&mut c.emit.window)
+    }),
+    count("emit.bound", 1, 1_000_000, |c| {
+        Slot::Count(Count::Large(&mut c.emit.bound))
     }),
     time("cache.ttl", MS, times(DAY, 30), |c| Slot::Time(&mut c.cache.ttl)),
     count("cache.capacity", 1, 1_000_000_000, |c| {

@@ -19,6 +19,7 @@ fn parts(config: &Config) -> impl PartialEq + std::fmt::Debug + use<> {
         wake,
         feed,
         warden,
+        emit,
         cache,
     } = config.clone();
     let secret = |secret: Option<SecretString>| secret.map(|secret| secret.expose_secret().to_owned());
@@ -30,7 +31,7 @@ fn parts(config: &Config) -> impl PartialEq + std::fmt::Debug + use<> {
             instance_id,
             enabled,
         ),
-        (max_staleness, session, wake, feed, warden, cache),
+        (max_staleness, session, wake, feed, warden, emit, cache),
     )
 }
 
@@ -98,11 +99,11 @@ fn every_setting_can_come_from_a_variable() {
         "enabled" | "warden.enabled" | "wake.listen" => "false",
         "cache.when_stale" => "fail",
         key if key.ends_with("page_min") || key.ends_with("capacity") || key.ends_with("max_loads") => "400",
-        key if key.ends_with("page_max") => "4000",
+        key if key.ends_with("page_max") || key.ends_with("bound") => "4000",
         "session.backoff_min" => "90ms",
         "session.backoff_max" => "4s",
         "feed.poll_unproved" => "40ms",
-        "feed.poll" => "400ms",
+        "feed.poll" | "emit.window" => "400ms",
         "max_staleness" => "6s",
         _ => "11s",
     };

@@ -1,7 +1,9 @@
-//! The writing side: events in the caller's own transaction.
+//! The writing side: events in the caller's own transaction, or enqueued where there is none.
 //!
 //! The event row and the wake belong to the transaction: both happen with its commit or not at all. What was
 //! emitted may be applied here right after the commit, never before it: a reader could refill the old value.
+
+mod queue;
 
 use std::ops::Deref;
 use std::sync::Arc;
@@ -10,10 +12,15 @@ use std::time::SystemTime;
 use tokio_postgres::{GenericClient, Transaction};
 use uuid::Uuid;
 
+use crate::cache::position::Position;
 use crate::error::Result;
 use crate::event::{Announced, ENVELOPE_VERSION, Event, LoggedEvent};
+use crate::sink::{Origin, Sinks};
 use crate::snapshot::Xid;
 use crate::store;
+
+pub use queue::Enqueued;
+pub(crate) use queue::{Queue, Writer};
 
 /// Whether emitting does anything.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,6 +28,30 @@ pub(crate) enum Switch {
     On,
     /// `enabled = false`: emits are no-ops that say so.
     Off,
+}
+
+/// Where own events are applied: the caches and the memory of this instance.
+#[derive(Debug, Clone)]
+pub(crate) struct Here {
+    pub(crate) position: Arc<Position>,
+    pub(crate) sinks: Arc<Sinks>,
+}
+
+impl Here {
+    /// Applies what was emitted by a transaction that IS committed.
+    pub(crate) fn apply(&self, emitted: Emitted) {
+        let Emitted(Some(event)) = emitted else {
+            return;
+        };
+        self.sinks.with(|sinks| {
+            if event.empties_everything() {
+                self.position.void();
+            }
+            for sink in sinks {
+                sink.apply(std::slice::from_ref(&event), Origin::Own);
+            }
+        });
+    }
 }
 
 /// An event that was written but whose transaction may not be committed yet.
@@ -37,8 +68,23 @@ impl Emitted {
         self.0.as_ref().map(|event| event.xid)
     }
 
-    pub(crate) fn into_event(self) -> Option<Arc<LoggedEvent>> {
-        self.0
+    /// Of an event that this transaction wrote.
+    fn by(xid: Xid, event: Event) -> Self {
+        Self(Some(Arc::new(LoggedEvent {
+            xid,
+            id: 0,
+            uuid: Uuid::nil(),
+            version: ENVELOPE_VERSION,
+            announced: Announced::Silent,
+            created_at: SystemTime::now(),
+            event,
+        })))
+    }
+
+    /// Nothing was written, since pgevict is disabled.
+    fn nothing(event: &Event) -> Self {
+        tracing::debug!(kind = event.kind(), "pgevict is disabled: nothing is emitted");
+        Self(None)
     }
 }
 
@@ -50,20 +96,11 @@ pub(crate) async fn emit(
     switch: Switch,
 ) -> Result<Emitted> {
     if switch == Switch::Off {
-        tracing::debug!(kind = event.kind(), "pgevict is disabled: nothing is emitted");
-        return Ok(Emitted(None));
+        return Ok(Emitted::nothing(&event));
     }
     event.check()?;
     let xid = store::emit::emit(client, &event, Some(source)).await?;
-    Ok(Emitted(Some(Arc::new(LoggedEvent {
-        xid,
-        id: 0,
-        uuid: Uuid::nil(),
-        version: ENVELOPE_VERSION,
-        announced: Announced::Silent,
-        created_at: SystemTime::now(),
-        event,
-    }))))
+    Ok(Emitted::by(xid, event))
 }
 
 /// A transaction that remembers what was emitted in it; a [`tokio_postgres::Transaction`] otherwise.

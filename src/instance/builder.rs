@@ -13,11 +13,11 @@ use uuid::Uuid;
 
 use crate::cache::{self, position::Position};
 use crate::config::Config;
-use crate::emit::Switch;
+use crate::emit::{Here, Queue, Switch, Writer};
 use crate::error::{Error, Result};
 use crate::event::LoggedEvent;
 use crate::feed::{Feed, Shared, Sync, Warden};
-use crate::instance::{Inner, Pgevict};
+use crate::instance::{Inner, Pgevict, SHUTDOWN_GRACE};
 use crate::sink::{Handlers, Outcome, Pattern, Registered, Reset, Sinks, Whose};
 use crate::status::{Listening, Meters};
 use crate::store::session::Connector;
@@ -207,6 +207,11 @@ fn wire(config: Config, handlers: Vec<Registered>) -> Result<(Pgevict, watch::Re
     });
     let (trouble_here, trouble) = watch::channel(None);
     let switch = if config.enabled { Switch::On } else { Switch::Off };
+    let here = Here {
+        position: position.clone(),
+        sinks: sinks.clone(),
+    };
+    let (queue, waiting) = Queue::new(&config.emit, switch, meters.clone());
     if config.enabled {
         let listen_url = config.listen_address()?;
         let url = if config.url.is_some() {
@@ -226,7 +231,7 @@ fn wire(config: Config, handlers: Vec<Registered>) -> Result<(Pgevict, watch::Re
         if config.wake.listen {
             let listener = Listener {
                 direct: connector(listen_url.clone()),
-                other: connector(url),
+                other: connector(url.clone()),
                 fetch: session.subscribe(),
                 settings: config.wake.clone(),
                 backoff: backoff.clone(),
@@ -248,6 +253,17 @@ fn wire(config: Config, handlers: Vec<Registered>) -> Result<(Pgevict, watch::Re
             };
             tasks.spawn(warden.run(stop.clone()));
         }
+        let writer = Writer {
+            waiting,
+            connector: connector(url),
+            settings: config.emit.clone(),
+            backoff: backoff.clone(),
+            instance_id: instance_id.clone(),
+            here: here.clone(),
+            meters: meters.clone(),
+            grace: SHUTDOWN_GRACE,
+        };
+        tasks.spawn(writer.run(stop.clone(), abandon.clone()));
         let shared = Shared {
             position: position.clone(),
             sinks: sinks.clone(),
@@ -274,8 +290,8 @@ fn wire(config: Config, handlers: Vec<Registered>) -> Result<(Pgevict, watch::Re
         config,
         instance_id,
         switch,
-        position,
-        sinks,
+        here,
+        queue,
         sync,
         meters,
         caches,

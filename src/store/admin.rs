@@ -16,7 +16,7 @@ use crate::store::epoch::{self, EpochState};
 use crate::store::migrate::{self, Migrated, Uninstalled};
 use crate::store::session::{ADMIN_TIMEOUT, Connector, Purpose, Session, bounded};
 use crate::store::warden;
-use crate::store::watch::{self, LOCK_LIMIT, Watch, WatchDefinition, Watched};
+use crate::store::watch::{self, Samples, Watch, WatchDefinition, Watched};
 
 /// What [`Admin::prune`] did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,7 +30,10 @@ pub struct Pruned {
 
 /// A session with the right to administrate, over `url`.
 #[derive(Debug)]
-pub struct Admin(Session);
+pub struct Admin {
+    session: Session,
+    lock_limit: Duration,
+}
 
 impl Admin {
     /// Opens the session.
@@ -39,11 +42,14 @@ impl Admin {
     /// Invalid when the address is wrong, unreachable, or refused (password, standby, server below 15).
     pub async fn connect(config: &Config) -> Result<Self> {
         let connector = Connector::new(config.address()?, config.session.clone(), Arc::from("cli"));
-        Ok(Self(connector.open(Purpose::Admin).await?))
+        Ok(Self {
+            session: connector.open(Purpose::Admin).await?,
+            lock_limit: config.session.lock_limit,
+        })
     }
 
     fn client(&mut self) -> &mut Client {
-        self.0.client_mut()
+        self.session.client_mut()
     }
 
     /// Installs or upgrades schema `pgevict`: see [`migrate::migrate`].
@@ -53,17 +59,25 @@ impl Admin {
 
     /// Removes schema `pgevict` with its log and every watch: see [`migrate::uninstall`].
     pub async fn uninstall(&mut self) -> Result<Uninstalled> {
-        migrate::uninstall(self.client(), LOCK_LIMIT).await
+        let limit = self.lock_limit;
+        migrate::uninstall(self.client(), limit).await
     }
 
     /// Watches a table: see [`watch::watch`].
     pub async fn watch(&mut self, definition: &WatchDefinition) -> Result<Watched> {
-        watch::watch(self.client(), definition, LOCK_LIMIT).await
+        let limit = self.lock_limit;
+        watch::watch(self.client(), definition, limit).await
+    }
+
+    /// What a definition would make stale, shown on rows that are there: see [`watch::samples`].
+    pub async fn samples(&mut self, definition: &WatchDefinition) -> Result<Samples> {
+        watch::samples(self.client(), definition).await
     }
 
     /// Takes the watch off a table: see [`watch::unwatch`].
     pub async fn unwatch(&mut self, table: &str) -> Result<bool> {
-        watch::unwatch(self.client(), table, LOCK_LIMIT).await
+        let limit = self.lock_limit;
+        watch::unwatch(self.client(), table, limit).await
     }
 
     /// All watches: see [`watch::watches`].

@@ -25,6 +25,8 @@ pub(crate) enum Purpose {
     Warden,
     /// A probe sent over `url`.
     Probe,
+    /// Events that were enqueued.
+    Emit,
     /// Administration and the command line.
     Admin,
 }
@@ -36,6 +38,7 @@ impl Purpose {
             Self::Fetch => "fetch",
             Self::Warden => "warden",
             Self::Probe => "probe",
+            Self::Emit => "emit",
             Self::Admin => "admin",
         }
     }
@@ -177,7 +180,7 @@ impl Connector {
     pub(crate) async fn prepare(&self, session: &mut Session, purpose: Purpose) -> Result<()> {
         let doing = format!("preparing the {} session", purpose.as_str());
         let settings = match purpose {
-            Purpose::Probe | Purpose::Admin => &FORCED[..1],
+            Purpose::Probe | Purpose::Emit | Purpose::Admin => &FORCED[..1],
             Purpose::Listen | Purpose::Warden => FORCED,
             Purpose::Fetch => FORCED_FOR_FETCH,
         };
@@ -204,7 +207,7 @@ impl Connector {
         must_be_fit(version, in_recovery, &self.shown())?;
 
         // Where these lead, other clients of a pooler may be served.
-        if named != Some(process) || matches!(purpose, Purpose::Probe | Purpose::Admin) {
+        if named != Some(process) || matches!(purpose, Purpose::Probe | Purpose::Emit | Purpose::Admin) {
             session.lent = Some(setting(settings, "set local"));
         } else {
             let mut batch = setting(FORCED_FOR_SESSION, "set") + &setting(settings, "set");
@@ -293,6 +296,11 @@ impl Session {
     /// Resolves when the server or the link is known to be gone.
     pub(crate) async fn ended(&self) {
         self.ended.cancelled().await;
+    }
+
+    /// Deadline of a statement.
+    pub(crate) fn statement_timeout(&self) -> Duration {
+        self.statement_timeout
     }
 
     /// True when the server or the link is known to be gone.

@@ -13,10 +13,12 @@ use crate::error::{Error, Result};
 use crate::store::failure::{failure, is_lock_timeout};
 
 mod retry;
+mod samples;
 
 pub(super) use retry::Retry;
+pub use samples::{Sample, Samples, samples};
 
-/// How long to try for the lock on a table, unless told otherwise.
+/// How long to try for the lock on a table, unless told otherwise: the default of `session.lock_limit`.
 pub const LOCK_LIMIT: Duration = Duration::from_secs(60);
 
 /// What to watch, and what its rows make stale.

@@ -8,7 +8,7 @@ use crate::source::{Files, Source, read, sources};
 ///
 /// `snapshot` stands before `event`: the place of an event in the log is a transaction id.
 const ORDER: [&str; 14] = [
-    "error", "snapshot", "event", "config", "status", "sink", "cache", "store", "emit", "wake", "feed",
+    "error", "snapshot", "event", "config", "status", "sink", "cache", "store", "wake", "emit", "feed",
     "lab", "instance", "cli",
 ];
 

@@ -11,10 +11,10 @@ use tokio::time::timeout;
 use crate::support::World;
 use crate::support::app::PATIENCE;
 
-struct Ran {
-    code: i32,
-    out: String,
-    err: String,
+pub(crate) struct Ran {
+    pub(crate) code: i32,
+    pub(crate) out: String,
+    pub(crate) err: String,
 }
 
 fn command(url: &str, args: &[&str]) -> Command {
@@ -34,7 +34,7 @@ fn command(url: &str, args: &[&str]) -> Command {
     command
 }
 
-async fn run(url: &str, args: &[&str]) -> Ran {
+pub(crate) async fn run(url: &str, args: &[&str]) -> Ran {
     let output = timeout(Duration::from_secs(90), command(url, args).output())
         .await
         .unwrap_or_else(|_| panic!("{args:?} hangs"))
@@ -46,14 +46,14 @@ async fn run(url: &str, args: &[&str]) -> Ran {
     }
 }
 
-async fn ok(url: &str, args: &[&str]) -> String {
+pub(crate) async fn ok(url: &str, args: &[&str]) -> String {
     let ran = run(url, args).await;
     assert_eq!(ran.code, 0, "{args:?}: {}{}", ran.out, ran.err);
     ran.out
 }
 
 /// The command is refused with this code, the message has all these words, and nothing is printed to stdout.
-async fn refused(url: &str, args: &[&str], code: i32, words: &[&str]) {
+pub(crate) async fn refused(url: &str, args: &[&str], code: i32, words: &[&str]) {
     let ran = run(url, args).await;
     assert_eq!(ran.code, code, "{args:?}: {}{}", ran.out, ran.err);
     for word in words {

@@ -39,6 +39,7 @@ fn the_table_is_complete() {
         wake,
         feed,
         warden,
+        emit,
         cache,
         ..
     } = Config::default();
@@ -57,12 +58,13 @@ fn the_table_is_complete() {
             wake,
             feed,
             warden,
+            emit,
             cache
         }
     );
     keys.extend(
         top.into_iter()
-            .filter(|key| !["session", "wake", "feed", "warden", "cache"].contains(key)),
+            .filter(|key| !["session", "wake", "feed", "warden", "emit", "cache"].contains(key)),
     );
     keys.extend(keys!(
         "session.",
@@ -70,6 +72,7 @@ fn the_table_is_complete() {
         SessionConfig {
             connect_timeout,
             statement_timeout,
+            lock_limit,
             backoff_min,
             backoff_max
         }
@@ -106,6 +109,7 @@ fn the_table_is_complete() {
             retention_max
         }
     ));
+    keys.extend(keys!("emit.", emit, EmitConfig { window, bound }));
     keys.extend(keys!(
         "cache.",
         cache,
