@@ -2,7 +2,7 @@
 --
 -- pgevict_emitter   emits events
 -- pgevict_reader    fetches, keeps a heartbeat, founds an epoch, marks what it reads
--- pgevict_instance  reader; warden: prunes the log; and later what consumers need
+-- pgevict_instance  reader; warden: prunes the log, checks the watches; and later what consumers need
 -- pgevict_admin     all of these; watches tables (its own) and sets the wake mode
 revoke all on all routines in schema pgevict from public;
 revoke all on all tables in schema pgevict from public;
@@ -16,8 +16,9 @@ declare
     ['pgevict_reader', 'execute on function pgevict.establish, pgevict.beat_heart, pgevict.leave, pgevict.mark'],
     ['pgevict_reader', 'select on pgevict.horizon, pgevict.warden, pgevict.sweep'],
     ['pgevict_instance', 'execute on function pgevict.claim_warden, pgevict.release_warden, pgevict.note_horizon'],
-    ['pgevict_instance', 'execute on function pgevict.prune'],
+    ['pgevict_instance', 'execute on function pgevict.prune, pgevict.check_watches'],
     ['pgevict_admin', 'select, insert, update, delete on pgevict.watch'],
+    ['pgevict_admin', 'select, delete on pgevict.checked'],
     ['pgevict_admin', 'execute on all functions in schema pgevict']];
   role_name text;
 begin

@@ -116,7 +116,7 @@ pub struct FeedConfig {
     pub sync_timeout: Duration,
 }
 
-/// How the log is kept short: one elected instance does it for all.
+/// How the log is kept short and the watches are checked: one elected instance does it for all.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
@@ -129,6 +129,9 @@ pub struct WardenConfig {
     /// Pause between the chores: noting how far the log is, pruning, dropping dead heartbeats.
     #[serde(with = "humantime_serde")]
     pub chores: Duration,
+    /// Pause between two checks of the watches: how long a change may pass untold that no trigger sees.
+    #[serde(with = "humantime_serde")]
+    pub check_interval: Duration,
     /// How long an event is kept at least.
     #[serde(with = "humantime_serde")]
     pub retention: Duration,
@@ -282,6 +285,7 @@ impl Default for WardenConfig {
             enabled: true,
             claim: Duration::from_secs(10),
             chores: Duration::from_secs(60),
+            check_interval: Duration::from_secs(5),
             retention: Duration::from_secs(3_600),
             retention_max: Duration::from_secs(86_400),
         }

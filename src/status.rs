@@ -115,7 +115,7 @@ pub struct Status {
     pub catch_ups: u64,
     /// Events and duration of the last catch-up of more than one page.
     pub last_catch_up: Option<(u64, Duration)>,
-    /// This instance is the warden: it prunes the log for the fleet.
+    /// This instance is the warden: it prunes the log and checks the watches for the fleet.
     pub warden: bool,
     /// Events that this instance pruned.
     pub pruned: u64,
@@ -125,6 +125,8 @@ pub struct Status {
     pub published: u64,
     /// Enqueued events that could not be written; their handles say why.
     pub unpublished: u64,
+    /// Watches that were not whole at the last check; `None` when this instance is not the warden, which checks them.
+    pub watches_not_whole: Option<u64>,
     /// Handlers that failed or panicked, by pattern.
     pub handler_errors: BTreeMap<String, u64>,
 }
@@ -163,6 +165,7 @@ struct Rest {
     last_catch_up: Option<(u64, Duration)>,
     handler_errors: BTreeMap<String, u64>,
     fetch_lost: Option<Cause>,
+    watches_not_whole: Option<u64>,
 }
 
 impl Meters {
@@ -186,6 +189,10 @@ impl Meters {
         let mut rest = self.rest();
         rest.catch_ups += 1;
         rest.last_catch_up = Some((events, took));
+    }
+
+    pub(crate) fn watches_checked(&self, not_whole: Option<u64>) {
+        self.rest().watches_not_whole = not_whole;
     }
 
     pub(crate) fn lag(&self, lag: Duration) {
@@ -226,6 +233,7 @@ impl Meters {
             queued: self.queued.load(Ordering::Relaxed),
             published: self.published.load(Ordering::Relaxed),
             unpublished: self.unpublished.load(Ordering::Relaxed),
+            watches_not_whole: rest.watches_not_whole,
             handler_errors: rest.handler_errors.clone(),
         }
     }

@@ -33,6 +33,7 @@ begin
     select w.definition from pgevict.watch w where w.target = unwatch.target) d (definition)
   where d.definition is not null;
   delete from pgevict.watch w where w.target = unwatch.target returning w.definition into recorded;
+  delete from pgevict.checked c where c.target = unwatch.target;
   perform pgevict.watch_sweep();
   if installed.definition is null and recorded is null then
     return false;

@@ -95,6 +95,7 @@ begin
       installed_at = clock_timestamp();
 
   perform pgevict.watch_sweep();
+  perform pgevict.note_watch(target, definition);
 
   if installed.definition is not null and installed.definition <> definition then
     perform pgevict.emit_heads(installed.definition, format('%s.unwatched', installed.definition ->> 'table'));

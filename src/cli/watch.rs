@@ -1,5 +1,7 @@
 //! `pgevict watch`, `unwatch` and `watches`.
 
+use std::time::SystemTime;
+
 use anyhow::Result;
 use clap::Args;
 use pgevict::store::watch::{Headless, Replicated, Sample, Samples, WatchDefinition, WatchState, Watched};
@@ -186,6 +188,10 @@ impl Watches {
                         "escalate_above": watch.definition.escalate_above,
                         "fire_on_replica": watch.definition.replicated == Replicated::Tell,
                         "state": state(watch.state),
+                        "reason": watch.reason,
+                        "cure": watch.cure,
+                        "since": watch.since.map(since),
+                        "detached": watch.detached,
                     })
                 })
                 .collect();
@@ -204,12 +210,23 @@ impl Watches {
                 }
             }
             print(line)?;
+            if let (Some(reason), Some(cure)) = (&watch.reason, &watch.cure) {
+                let since = watch.since.map(|at| format!(", since {}", since(at)));
+                print(format!("         {reason}{}: {cure}", since.unwrap_or_default()))?;
+            }
+            for partition in &watch.detached {
+                print(format!("         detached and not watched any more: {partition}"))?;
+            }
         }
         if watches.is_empty() {
             print("no table is watched")?;
         }
         Ok(whole)
     }
+}
+
+fn since(at: SystemTime) -> String {
+    humantime::format_rfc3339_seconds(at).to_string()
 }
 
 fn state(state: WatchState) -> &'static str {

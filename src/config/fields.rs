@@ -154,6 +154,9 @@ pub(super) const FIELDS: &[Field] = &[
     time("warden.chores", times(MS, 100), HOUR, |c| {
         Slot::Time(&mut c.warden.chores)
     }),
+    time("warden.check_interval", times(MS, 100), HOUR, |c| {
+        Slot::Time(&mut c.warden.check_interval)
+    }),
     time("warden.retention", S, times(DAY, 30), |c| {
         Slot::Time(&mut c.warden.retention)
     }),

@@ -18,7 +18,7 @@ use crate::event::LoggedEvent;
 use crate::feed::Sync;
 use crate::feed::pace::{Bucket, Rhythm, poll_pause};
 use crate::feed::tally::{Page, Tally};
-use crate::feed::verdict::{Beats, Verdict, judge};
+use crate::feed::verdict::{Beats, Verdict, judge, must_be_direct};
 use crate::sink::{Origin, Reset, Sinks};
 use crate::snapshot::{Cursor, Life, PageSize};
 use crate::status::{Cause, Listening, Meters};
@@ -167,6 +167,10 @@ impl Feed {
             Ok(session) => Arc::new(session),
             Err(error) => return error,
         };
+        if session.keeps_unlogged() && self.known.is_some() {
+            // The server may have crashed meanwhile, and its epoch would not show it.
+            self.reset(Reset::Epoch);
+        }
         let ended = session.clone();
         self.shared.session.send_replace(Some(session.clone()));
         let served = tokio::select! {
@@ -258,6 +262,7 @@ impl Feed {
 
     /// One complete fetch: all pages up to the snapshot of the first. Pages left by a lost session come before.
     async fn look(&mut self, session: &Session, fetch: &mut Fetch) -> Result<()> {
+        must_be_direct(session.keeps_unlogged(), session.is_lent())?;
         while let Err(pause) = self.bucket.take(Instant::now()) {
             sleep(pause).await;
         }

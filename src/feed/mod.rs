@@ -20,6 +20,7 @@ mod sync;
 mod tally;
 mod verdict;
 mod warden;
+mod watches;
 
 pub(crate) use driver::{Feed, Shared};
 pub(crate) use sync::Sync;

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::cache::clock::Moment;
+use crate::error::{Error, Result};
 use crate::sink::Reset;
 use crate::snapshot::{Life, Snapshot};
 use crate::store::event::Proof;
@@ -65,6 +66,17 @@ pub(crate) fn judge(
     }
 }
 
+/// Where unlogged tables outlive a crash only the loss of the session tells of one, and a pooler hides that loss.
+pub(crate) fn must_be_direct(keeps_unlogged: bool, is_lent: bool) -> Result<()> {
+    if keeps_unlogged && is_lent {
+        return Err(Error::refused(
+            "this server keeps unlogged tables through a crash (Aurora), and a pooler would hide the crash: set \
+             listen_url to a direct address",
+        ));
+    }
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
     use std::time::SystemTime;
@@ -72,6 +84,7 @@ mod tests {
     use uuid::Uuid;
 
     use super::*;
+    use crate::cache::clock::Clock;
     use crate::snapshot::Identity;
 
     const IDENTITY: Identity = Identity {
@@ -146,6 +159,40 @@ mod tests {
             judged(|proof| proof.pruned = "9:10:".parse().unwrap(), beats()),
             Verdict::Reset(Reset::Pruned)
         );
+    }
+
+    #[test]
+    fn who_was_away_for_over_60_s_registers_anew_and_is_reset_once_if_he_missed_something() {
+        let (clock, hands) = Clock::manual();
+        let beats = Beats {
+            sent: 4,
+            acknowledged: Some((3, clock.now())),
+        };
+        let mut proof = proof();
+        proof.heartbeat = None;
+        let base: Snapshot = "8:9:".parse().unwrap();
+        let judged =
+            |proof: &Proof, beats: &Beats, now| judge(proof, Some(&known()), Some(&base), beats, now);
+        hands.advance(DEAD_AFTER);
+        assert_eq!(
+            judged(&proof, &beats, clock.now()),
+            Verdict::Reset(Reset::Heartbeat)
+        );
+        hands.advance(Duration::from_secs(1));
+        assert_eq!(judged(&proof, &beats, clock.now()), Verdict::Register);
+        // Registered: what else is wrong is told by the next fetch.
+        proof.heartbeat = Some(4);
+        assert_eq!(judged(&proof, &beats, clock.now()), Verdict::Good(known()));
+        proof.pruned = "9:10:".parse().unwrap();
+        assert_eq!(judged(&proof, &beats, clock.now()), Verdict::Reset(Reset::Pruned));
+    }
+
+    #[test]
+    fn where_the_epoch_proves_nothing_a_pooler_is_refused() {
+        assert!(must_be_direct(true, true).unwrap_err().is_refused());
+        for (keeps_unlogged, is_lent) in [(true, false), (false, true), (false, false)] {
+            assert!(must_be_direct(keeps_unlogged, is_lent).is_ok());
+        }
     }
 
     #[test]

@@ -1,8 +1,9 @@
-//! The warden: of all instances one is elected and keeps the log short for the fleet.
+//! The warden: of all instances one is elected, keeps the log short and checks the watches for the fleet.
 //!
 //! ```text
 //!   waiting --claim, LISTEN proved--> elected: a session of its own --every `claim`: renew
 //!      ^                                 |                            --every `chores`: note how far the log is, prune
+//!      |                                 |                            --every `check_interval`: check the watches
 //!      +-- stop, LISTEN not proved: give the office back
 //!      +-- session lost: the lease lapses, or this instance claims again
 //!      +-- another one is in office
@@ -20,6 +21,7 @@ use tokio::time::{sleep, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
+use super::watches::Watches;
 use crate::config::WardenConfig;
 use crate::error::Result;
 use crate::status::{Listening, Meters};
@@ -76,6 +78,7 @@ impl Warden {
                     tracing::info!(fence, "elected warden");
                     let ended = self.term(&stop).await;
                     self.meters.warden.store(false, Ordering::Relaxed);
+                    self.meters.watches_checked(None);
                     match ended {
                         Ok(Ended::Resigned) => tracing::info!(fence, "gave the office of the warden back"),
                         Ok(Ended::Replaced) => tracing::warn!(fence, "another instance is the warden now"),
@@ -151,8 +154,9 @@ impl Warden {
 
     /// Renews and does the chores until another one is in office.
     async fn serve(&self, session: &Session) -> Result<Ended> {
-        let (mut renew_at, mut chores_at) = (Instant::now(), Instant::now());
+        let (mut renew_at, mut chores_at, mut check_at) = (Instant::now(), Instant::now(), Instant::now());
         let mut pruning = false;
+        let mut watches = Watches::default();
         loop {
             let now = Instant::now();
             if now >= renew_at {
@@ -166,13 +170,34 @@ impl Warden {
                 chores_at = now + self.settings.chores;
                 pruning = true;
             }
+            if now >= check_at {
+                check_at = now + self.check(session, &mut watches).await?;
+            }
             if pruning {
                 let step = warden::prune(session.client(), CHORE_TIMEOUT, self.settings.retention).await?;
                 pruning = step.more;
                 self.meters.pruned.fetch_add(step.deleted, Ordering::Relaxed);
                 sleep(STEP_PAUSE).await;
             } else {
-                sleep_until(renew_at.min(chores_at).into()).await;
+                sleep_until(renew_at.min(chores_at).min(check_at).into()).await;
+            }
+        }
+    }
+
+    /// Checks the watches; the pause until the next time. What the server refuses ends no term of office: the log must
+    /// be pruned all the same.
+    async fn check(&self, session: &Session, watches: &mut Watches) -> Result<Duration> {
+        match warden::check_watches(session.client(), CHORE_TIMEOUT).await {
+            Ok(unwhole) => {
+                self.meters.watches_checked(Some(unwhole.len() as u64));
+                watches.found(unwhole);
+                Ok(self.settings.check_interval)
+            }
+            Err(error) if error.is_timeout() || error.is_unreachable() => Err(error),
+            Err(error) => {
+                self.meters.watches_checked(None);
+                watches.refused(&error);
+                Ok(self.settings.check_interval.max(REFUSED_PAUSE))
             }
         }
     }

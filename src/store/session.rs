@@ -109,6 +109,11 @@ const REMEMBER_IDENTITY: &str = "
            (pg_get_object_address('database', array[current_database()::text], '{}')).objid::text, false);
 ";
 
+/// Aurora keeps unlogged tables through a crash, so that the row of the epoch proves nothing. Only the superuser makes
+/// functions in pg_catalog.
+const KEEPS_UNLOGGED: &str = "exists (select from pg_catalog.pg_proc p where p.proname = 'aurora_version' \
+     and p.pronamespace = 'pg_catalog'::pg_catalog.regnamespace)";
+
 /// Oldest server that is served: since 15 every NOTIFY signals at its commit.
 const OLDEST_SERVER: i32 = 150_000;
 /// Deadline of an administrative statement: installing waits for locks on user tables.
@@ -190,7 +195,7 @@ impl Connector {
         let ask = format!(
             "{} set local statement_timeout = {deadline_ms}; \
              select pg_catalog.current_setting('server_version_num'), pg_catalog.pg_is_in_recovery(), \
-                    pg_catalog.pg_backend_pid()",
+                    pg_catalog.pg_backend_pid(), {KEEPS_UNLOGGED}",
             setting(settings, "set local")
         );
         let answer = session.bounded(&doing, session.client.simple_query(&ask)).await?;
@@ -199,12 +204,14 @@ impl Connector {
                 row.get(0)?.parse::<i32>().ok()?,
                 row.get(1)? == "t",
                 row.get(2)?.parse().ok()?,
+                row.get(3)? == "t",
             )),
             _ => None,
         });
-        let (version, in_recovery, process): (_, _, i32) =
+        let (version, in_recovery, process, keeps_unlogged): (_, _, i32, _) =
             answered.ok_or_else(|| Error::database(format!("{doing}: the server did not say what it is")))?;
         must_be_fit(version, in_recovery, &self.shown())?;
+        session.keeps_unlogged = keeps_unlogged;
 
         // Where these lead, other clients of a pooler may be served.
         if named != Some(process) || matches!(purpose, Purpose::Probe | Purpose::Emit | Purpose::Admin) {
@@ -259,6 +266,7 @@ pub(crate) struct Session {
     /// Settings that each transaction makes for itself, where a pooler lends the server's session: what the session kept
     /// would be kept for the pooler's other clients. `None` where the session is ours and its settings are forced.
     lent: Option<String>,
+    keeps_unlogged: bool,
     ended: CancellationToken,
     /// Cancelled when the session is dropped.
     gone: CancellationToken,
@@ -272,6 +280,7 @@ impl Session {
             client,
             statement_timeout,
             lent: None,
+            keeps_unlogged: false,
             ended: CancellationToken::new(),
             _gone: gone.clone().drop_guard(),
             gone,
@@ -281,6 +290,11 @@ impl Session {
     /// The client below.
     pub(crate) fn client(&self) -> &Client {
         &self.client
+    }
+
+    /// True where unlogged tables outlive a crash: the epoch of another session proves nothing there.
+    pub(crate) fn keeps_unlogged(&self) -> bool {
+        self.keeps_unlogged
     }
 
     /// A pooler may stand between, which gives the server's session to others after each transaction.

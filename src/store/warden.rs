@@ -1,12 +1,13 @@
-//! Electing the warden, and its chores: the steps that keep the log short.
+//! Electing the warden, and its chores: the steps that keep the log short, and the check of the watches.
 
 use std::time::Duration;
 
-use tokio_postgres::GenericClient;
 use tokio_postgres::types::Type;
+use tokio_postgres::{GenericClient, Row};
 use uuid::Uuid;
 
 use crate::error::{Error, Result};
+use crate::store::failure::failure;
 use crate::store::session::{Session, bounded};
 
 /// Most events that one step deletes: some tens of ms.
@@ -18,6 +19,14 @@ pub(crate) struct Step {
     pub(crate) deleted: u64,
     /// Another step may find something.
     pub(crate) more: bool,
+}
+
+/// A watch that may let changes pass untold.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Unwhole {
+    /// Schema and table.
+    pub(crate) table: String,
+    pub(crate) reason: String,
 }
 
 /// Claims or renews the office; the fencing number, or `None` when another process holds it. In vain it writes nothing.
@@ -89,4 +98,19 @@ pub(crate) async fn prune(
         deleted: u64::try_from(row.get::<_, i64>(0)).unwrap_or(0),
         more: row.get(1),
     })
+}
+
+/// Compares the watches with what they were at the last check, and has the heads emitted of those that differ. Returns
+/// those that are not whole.
+pub(crate) async fn check_watches(client: &impl GenericClient, deadline: Duration) -> Result<Vec<Unwhole>> {
+    let sql = "select schema_name || '.' || table_name, state || ': ' || reason from pgevict.check_watches()";
+    let rows = bounded(deadline, "checking the watches", client.query_typed(sql, &[])).await?;
+    let column = |error| failure("checking the watches", error);
+    let unwhole = |row: &Row| {
+        Ok(Unwhole {
+            table: row.try_get(0).map_err(column)?,
+            reason: row.try_get(1).map_err(column)?,
+        })
+    };
+    rows.iter().map(unwhole).collect()
 }

@@ -3,7 +3,7 @@
 //! The rules are those of the SQL function `pgevict.watch`. What it cannot do itself is here: a lock that was not to be
 //! had ends its transaction, so trying again takes a new one.
 
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use serde::{Deserialize, Serialize};
 use tokio_postgres::types::Type;
@@ -104,6 +104,14 @@ pub struct Watch {
     pub definition: WatchDefinition,
     /// Whether the watch works.
     pub state: WatchState,
+    /// Why it does not, and what to do; both `None` when it does.
+    pub reason: Option<String>,
+    /// See `reason`.
+    pub cure: Option<String>,
+    /// When the warden first saw it so; `None` when it has not looked.
+    pub since: Option<SystemTime>,
+    /// Partitions that were detached and still exist: what is written there is told by nobody.
+    pub detached: Vec<String>,
 }
 
 impl WatchDefinition {
@@ -244,8 +252,12 @@ const WATCH: &str = "select pgevict.watch($1::oid::regclass, $2, $3, $4, $5, esc
 
 const UNWATCH: &str = "select pgevict.unwatch($1::oid::regclass)";
 
+/// What an older installation does not say is null.
 const WATCHES: &str = "select target, schema_name, table_name, definition, state, \
-     pg_catalog.format('%I.%I', schema_name, table_name) from pgevict.watch_status()";
+     pg_catalog.format('%I.%I', schema_name, table_name), said ->> 'reason', said ->> 'cure', \
+     (said ->> 'since')::timestamptz, \
+     array(select pg_catalog.jsonb_array_elements_text(said -> 'detached')) \
+     from pgevict.watch_status() s cross join lateral pg_catalog.to_jsonb(s) said";
 
 const RESOLVE: &str = "select pg_catalog.to_regclass($1)::oid";
 
@@ -395,5 +407,9 @@ fn read_watch(row: &Row) -> Result<Watch> {
             "missing" => WatchState::Missing,
             _ => WatchState::Drifted,
         },
+        reason: row.try_get(6).map_err(column)?,
+        cure: row.try_get(7).map_err(column)?,
+        since: row.try_get(8).map_err(column)?,
+        detached: row.try_get(9).map_err(column)?,
     })
 }

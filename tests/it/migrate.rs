@@ -143,7 +143,7 @@ async fn an_upgrade_from_the_first_version_ends_as_a_first_installation_does() {
         .unwrap();
     let migrated = migrate(&mut upgraded).await.unwrap();
     assert_eq!(migrated.before.unwrap().schema, 1);
-    assert_eq!((migrated.now.schema, migrated.now.least_reader), (2, 1));
+    assert_eq!((migrated.now.schema, migrated.now.least_reader), (3, 1));
     assert_eq!(text(&upgraded, SHAPE).await, fresh.text(SHAPE).await);
     assert_eq!(text(&upgraded, "select count(*) from pgevict.event").await, "1");
     assert!(!migrate(&mut upgraded).await.unwrap().changed);
@@ -245,8 +245,9 @@ async fn every_function_has_a_pinned_path_and_none_is_for_everybody() {
             where pronamespace = 'pgevict'::regnamespace and prosecdef"
             )
             .await,
-        "advance_pruned,announce,beat_heart,claim_warden,emit,epoch_adopt,epoch_new,establish,evict_prefix,flush,leave,mark,\
-         note_deletion,note_horizon,note_truncation,prune,prune_all,release_warden,set_wake,watch_build,watch_sweep"
+        "advance_pruned,announce,beat_heart,check_watches,claim_warden,emit,epoch_adopt,epoch_new,establish,evict_prefix,\
+         flush,leave,mark,note_deletion,note_horizon,note_truncation,note_watch,prune,prune_all,release_warden,set_wake,\
+         watch_build,watch_sweep"
     );
 }
 

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use pgevict::lab::{ClusterOptions, Relay};
+use pgevict::lab::Relay;
 use pgevict::snapshot::{Snapshot, Xid};
 use pgevict::{Config, Reset};
 
@@ -110,6 +110,29 @@ async fn an_event_goes_after_its_retention_and_not_before() {
     world.run(OLD_HORIZON).await;
     assert_eq!(world.prune().await, 351);
     assert_eq!(world.log().await, "");
+}
+
+/// Both settings may be the same.
+#[tokio::test]
+async fn a_horizon_that_is_old_enough_is_kept_until_a_younger_one_is() {
+    let world = World::start().await;
+    let note = "select pgevict.note_horizon('1h')";
+    world.emit("old").await;
+    for _ in 0..3 {
+        world.run(note).await;
+    }
+    world
+        .run("update pgevict.horizon set taken_at = taken_at - interval '61 minutes'")
+        .await;
+    world.run(note).await;
+    assert_eq!(world.text("select count(*) from pgevict.horizon").await, "2");
+    assert_eq!(world.prune().await, 1);
+    // Nor does one from a future stay, when the clock was set back.
+    world
+        .run("update pgevict.horizon set taken_at = taken_at + interval '3 hours'")
+        .await;
+    world.run(note).await;
+    assert_eq!(world.text("select count(*) from pgevict.horizon").await, "1");
 }
 
 #[tokio::test]
@@ -620,39 +643,6 @@ async fn rows_of_another_server_do_not_enter() {
             .await,
         "0 0 true"
     );
-}
-
-#[tokio::test]
-async fn an_idle_instance_sends_two_and_a_half_statements_a_second_and_writes_heartbeats_only() {
-    let options = ClusterOptions::new()
-        .setting("log_statement", "all")
-        .setting("log_line_prefix", "<%a> ");
-    let world = World::with(options).await;
-    world
-        .run("select pgevict.claim_warden('other', gen_random_uuid(), '1h')")
-        .await;
-    let app = App::start(&world, "a", |_| ()).await;
-    app.until_proved(PATIENCE).await;
-    tokio::time::sleep(Duration::from_secs(2)).await;
-    let written = "select sum(n_tup_ins + n_tup_upd + n_tup_del) from pg_stat_user_tables \
-                   where schemaname = 'pgevict' and relname <> 'heartbeat'";
-    // What this session has written itself is counted before, not in between.
-    world.run("select pg_stat_force_next_flush()").await;
-    let before = world.text(written).await;
-    let mark = world.cluster.log().len();
-    let window = Duration::from_secs(24);
-    tokio::time::sleep(window).await;
-    let log = world.cluster.log()[mark..].to_owned();
-    let statements: Vec<_> = log
-        .lines()
-        .filter(|line| line.starts_with("<pgevict/") && line.contains("LOG:  "))
-        .collect();
-    let rate = statements.len() as f64 / window.as_secs_f64();
-    println!("{rate:.2} statements a second");
-    assert!(rate <= 2.5, "{rate}: {statements:#?}");
-    assert!(log.contains("claim_warden"), "{log}");
-    assert_eq!(world.text(written).await, before);
-    app.pgevict.shutdown().await;
 }
 
 /// Short and long transactions, some rolled back, against a warden that prunes all the time.

@@ -3,6 +3,7 @@
 
 pub(crate) mod app;
 pub(crate) mod certs;
+pub(crate) mod lines;
 
 use pgevict::lab::{Cluster, ClusterOptions};
 use pgevict::store::migrate::migrate;

@@ -105,6 +105,7 @@ fn the_table_is_complete() {
             enabled,
             claim,
             chores,
+            check_interval,
             retention,
             retention_max
         }

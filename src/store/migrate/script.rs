@@ -30,7 +30,11 @@ macro_rules! files {
 const OWNER: &str = include_str!("../../../sql/owner.sql");
 
 /// Migration n takes the tables from version n to n + 1.
-const MIGRATIONS: &[&str] = files!["migrations/0001_log.sql", "migrations/0002_retention.sql"];
+const MIGRATIONS: &[&str] = files![
+    "migrations/0001_log.sql",
+    "migrations/0002_retention.sql",
+    "migrations/0003_checked.sql",
+];
 
 /// What is applied anew when anything in it changes; a function stands behind those that it names in its declaration
 /// or, being written in SQL, in its body.
@@ -91,6 +95,10 @@ const FUNCTIONS: &[&str] = files![
     "functions/watch_rebuild.sql",
     "functions/watch_rows_state.sql",
     "functions/watch_state.sql",
+    "functions/watch_reason.sql",
+    "functions/watch_fingerprints.sql",
+    "functions/note_watch.sql",
+    "functions/check_watches.sql",
     "functions/watch_lock.sql",
     "functions/watch_parts.sql",
     "functions/watch_rows.sql",
