@@ -1,9 +1,9 @@
-//! `pgevict migrate` and `pgevict uninstall`.
+//! `pgevict migrate`.
 
 use anyhow::Result;
 use clap::Args;
 
-use super::{Locking, Place, print};
+use super::{Place, print};
 
 /// Installs or upgrades schema pgevict; safe from many processes at once.
 #[derive(Debug, Args)]
@@ -24,6 +24,10 @@ impl Migrate {
         }
         let done = place.admin().await?.migrate().await?;
         match (done.changed, &done.before) {
+            (false, _) if done.newer => print(format!(
+                "schema pgevict comes from a newer pgevict (version {}, functions {}): nothing was changed",
+                done.now.schema, done.now.functions
+            ))?,
             (false, _) => print(format!(
                 "schema pgevict is up to date (version {})",
                 done.now.schema
@@ -44,35 +48,6 @@ impl Migrate {
         if let Some(grants) = &done.grants {
             print("-- this role may not create roles; somebody who may should run:")?;
             print(grants)?;
-        }
-        Ok(())
-    }
-}
-
-/// Removes schema pgevict with its log and every watch.
-#[derive(Debug, Args)]
-#[command(after_help = "Example:
-  pgevict uninstall --yes")]
-pub(super) struct Uninstall {
-    /// Confirms that the log and every watch are removed.
-    #[arg(long, required = true)]
-    yes: bool,
-    #[command(flatten)]
-    locking: Locking,
-}
-
-impl Uninstall {
-    pub(super) async fn run(self, place: &Place) -> Result<()> {
-        debug_assert!(self.yes, "clap requires it");
-        let done = place.admin_locking(&self.locking).await?.uninstall().await?;
-        if done.found {
-            let watches = if done.watches == 1 { "watch" } else { "watches" };
-            print(format!(
-                "schema pgevict removed, with {} {watches}; the roles pgevict_* stay, as other databases may use them",
-                done.watches
-            ))?;
-        } else {
-            print("there was no schema pgevict")?;
         }
         Ok(())
     }

@@ -3,11 +3,13 @@
 //! Exit codes: 0 ok, 1 finding, 2 usage or configuration, 3 unreachable, 4 refused state, 5 timeout.
 
 mod demo;
+mod doctor;
 mod emit;
 mod epoch;
 mod migrate;
 mod prune;
 mod tail;
+mod uninstall;
 mod wake;
 mod watch;
 
@@ -46,7 +48,7 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     Migrate(migrate::Migrate),
-    Uninstall(migrate::Uninstall),
+    Uninstall(uninstall::Uninstall),
     Watch(watch::Watch),
     Unwatch(watch::Unwatch),
     Watches(watch::Watches),
@@ -56,6 +58,7 @@ enum Command {
     Emit(emit::Emit),
     Flush(emit::Flush),
     Tail(tail::Tail),
+    Doctor(doctor::Doctor),
     Demo(demo::Demo),
 }
 
@@ -65,6 +68,21 @@ struct Locking {
     /// How long to try for the lock on a table, in tries of 100 ms [default: 1m, or session.lock_limit].
     #[arg(long, value_name = "TIME")]
     lock_limit: Option<String>,
+}
+
+/// How a command ended that did its work.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Outcome {
+    Well,
+    Finding,
+    /// It found an address that cannot be reached.
+    Unreachable,
+}
+
+impl Outcome {
+    fn of(well: bool) -> Self {
+        if well { Self::Well } else { Self::Finding }
+    }
 }
 
 /// Where the command works: what `--url` and `--config` say, and the environment.
@@ -126,8 +144,9 @@ pub(crate) fn main() -> ExitCode {
         }
     };
     match runtime.block_on(run(cli)) {
-        Ok(true) => ExitCode::SUCCESS,
-        Ok(false) => ExitCode::from(1),
+        Ok(Outcome::Well) => ExitCode::SUCCESS,
+        Ok(Outcome::Finding) => ExitCode::from(1),
+        Ok(Outcome::Unreachable) => ExitCode::from(3),
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
             drop(writeln!(std::io::stderr(), "pgevict: {}", told(&error)));
@@ -136,7 +155,7 @@ pub(crate) fn main() -> ExitCode {
     }
 }
 
-async fn run(cli: Cli) -> anyhow::Result<bool> {
+async fn run(cli: Cli) -> anyhow::Result<Outcome> {
     let place = Place {
         url: cli.url,
         file: cli.config,
@@ -146,16 +165,17 @@ async fn run(cli: Cli) -> anyhow::Result<bool> {
         Command::Uninstall(command) => command.run(&place).await?,
         Command::Watch(command) => command.run(&place).await?,
         Command::Unwatch(command) => command.run(&place).await?,
-        Command::Watches(command) => return command.run(&place).await,
+        Command::Watches(command) => return command.run(&place).await.map(Outcome::of),
         Command::Wake(command) => command.run(&place).await?,
         Command::Prune(command) => command.run(&place).await?,
         Command::Epoch(command) => command.run(&place).await?,
         Command::Emit(command) => command.run(&place).await?,
         Command::Flush(command) => command.run(&place).await?,
         Command::Tail(command) => command.run(&place).await?,
-        Command::Demo(command) => return command.run(&place).await,
+        Command::Doctor(command) => return command.run(&place).await,
+        Command::Demo(command) => return command.run(&place).await.map(Outcome::of),
     }
-    Ok(true)
+    Ok(Outcome::Well)
 }
 
 /// Prints a line of output. A reader that went away ends the command without noise.

@@ -13,7 +13,7 @@ use crate::event::Event;
 use crate::snapshot::Xid;
 use crate::store::emit;
 use crate::store::epoch::{self, EpochState};
-use crate::store::migrate::{self, Migrated, Uninstalled};
+use crate::store::migrate::{self, Foreign, Migrated, Plan, Uninstalled};
 use crate::store::session::{ADMIN_TIMEOUT, Connector, Purpose, Session, bounded};
 use crate::store::warden;
 use crate::store::watch::{self, Samples, Watch, WatchDefinition, Watched};
@@ -61,6 +61,17 @@ impl Admin {
     pub async fn uninstall(&mut self) -> Result<Uninstalled> {
         let limit = self.lock_limit;
         migrate::uninstall(self.client(), limit).await
+    }
+
+    /// As [`Self::uninstall`]; says what to do with what pgevict did not make: see [`migrate::uninstall_with`].
+    pub async fn uninstall_with(&mut self, others: Foreign) -> Result<Uninstalled> {
+        let limit = self.lock_limit;
+        migrate::uninstall_with(self.client(), limit, others).await
+    }
+
+    /// What uninstalling would do: see [`migrate::plan`].
+    pub async fn plan_uninstall(&mut self) -> Result<Plan> {
+        migrate::plan(self.client()).await
     }
 
     /// Watches a table: see [`watch::watch`].

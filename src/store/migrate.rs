@@ -4,18 +4,18 @@
 //! nothing is new, one SELECT says so: no lock, no DDL. Migrations make tables and are never changed once released;
 //! functions are applied anew whenever their text differs from what is installed, but never over newer ones.
 
-use std::time::Duration;
-
 use tokio_postgres::types::Type;
 use tokio_postgres::{Client, GenericClient, IsolationLevel};
 
 use crate::error::{Error, Result};
-use crate::store::failure::{failure, is_lock_timeout};
+use crate::store::failure::failure;
 use crate::store::session::must_be_fit;
-use crate::store::watch;
 
 mod restored;
 mod script;
+mod uninstall;
+
+pub use uninstall::{Foreign, Plan, Role, Uninstalled, plan, uninstall, uninstall_with};
 
 /// What is installed in a database.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -41,18 +41,10 @@ pub struct Migrated {
     pub now: SchemaVersion,
     /// False when nothing was new, so that nothing was written.
     pub changed: bool,
+    /// What is installed comes from a newer pgevict: it was left as it is.
+    pub newer: bool,
     /// SQL for someone who may create roles, since this role may not; `None` when all roles are there.
     pub grants: Option<String>,
-}
-
-/// What [`uninstall`] removed.
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Uninstalled {
-    /// False when there was no schema `pgevict`.
-    pub found: bool,
-    /// Number of tables that were watched.
-    pub watches: usize,
 }
 
 /// Installs or upgrades the schema `pgevict`; safe from many processes at once, and free when nothing is new.
@@ -67,6 +59,7 @@ pub async fn migrate(client: &mut Client) -> Result<Migrated> {
         && !has_work(client, Some(&version)).await?
     {
         return Ok(Migrated {
+            newer: is_newer(&version),
             before: Some(version.clone()),
             now: version,
             changed: false,
@@ -103,6 +96,7 @@ pub async fn migrate(client: &mut Client) -> Result<Migrated> {
     let grants = missing_roles(&transaction).await?;
     transaction.commit().await.map_err(migrating)?;
     Ok(Migrated {
+        newer: is_newer(&now),
         before,
         now,
         changed,
@@ -138,56 +132,9 @@ pub fn print() -> String {
     script::install()
 }
 
-/// Removes the schema `pgevict` with all events, and our triggers from every watched table. The roles stay: other
-/// databases of the cluster may use them.
-///
-/// Tables are freed one by one, each with a short lock and retries for up to `lock_limit`.
-///
-/// # Errors
-/// Refused when the role owns neither the schema nor the watched tables. Timeout when a table stays locked.
-pub async fn uninstall(client: &mut Client, lock_limit: Duration) -> Result<Uninstalled> {
-    let uninstalling = |error| failure("uninstalling", error);
-    if client
-        .query_typed(FIND, &[])
-        .await
-        .map_err(uninstalling)?
-        .is_empty()
-    {
-        return Ok(Uninstalled {
-            found: false,
-            watches: 0,
-        });
-    }
-    let watches = watch::watches(client).await?;
-    for one in &watches {
-        watch::unwatch_target(client, one.target, &one.name(), lock_limit).await?;
-    }
-    let mut retry = watch::Retry::new(lock_limit);
-    loop {
-        let transaction = client
-            .build_transaction()
-            .isolation_level(IsolationLevel::ReadCommitted)
-            .read_only(false)
-            .start()
-            .await
-            .map_err(uninstalling)?;
-        match transaction.batch_execute(DROP).await {
-            Ok(()) => {
-                transaction.commit().await.map_err(uninstalling)?;
-                break;
-            }
-            Err(error) => {
-                transaction.rollback().await.map_err(uninstalling)?;
-                if !is_lock_timeout(&error) || !retry.pause().await {
-                    return Err(uninstalling(error));
-                }
-            }
-        }
-    }
-    Ok(Uninstalled {
-        found: true,
-        watches: watches.len(),
-    })
+/// What this binary installs.
+pub(crate) fn ours() -> SchemaVersion {
+    script::version()
 }
 
 /// Version of the tables that this binary knows.
@@ -206,9 +153,6 @@ const SERVER: &str =
 
 const MISSING_ROLES: &str = "select w.name from pg_catalog.unnest($1) with ordinality w (name, n) \
      where not exists (select from pg_catalog.pg_roles r where r.rolname = w.name) order by w.n";
-
-const DROP: &str = "set local lock_timeout = '100ms'; set local statement_timeout = '60s'; set local search_path = pg_catalog, pg_temp; \
-     drop schema pgevict cascade";
 
 fn migrating(error: tokio_postgres::Error) -> Error {
     failure("migrating", error)

@@ -2,6 +2,7 @@
 
 mod admin;
 pub(crate) mod connect;
+pub mod doctor;
 pub(crate) mod emit;
 pub(crate) mod epoch;
 pub(crate) mod event;

@@ -3,7 +3,7 @@
 use tokio_postgres::types::{ToSql, Type};
 
 use crate::error::Result;
-use crate::store::session::Session;
+use crate::store::session::{Connector, Purpose, Session, bounded};
 
 /// The channel of wakes. Constant and without content: "look now".
 pub(crate) const WAKE_CHANNEL: &str = "pgevict";
@@ -48,6 +48,24 @@ pub(crate) async fn is_listening(session: &Session, channel: &str) -> Result<boo
     Ok(row.get(0))
 }
 
+/// True when the server's process behind our session is not ours alone: behind a pooler. While a second session of the
+/// address holds a transaction open, a pooler has another process answer us than before, or has given ours away.
+pub(crate) async fn changes_hands(session: &Session, address: &Connector) -> Result<bool> {
+    let mut second = address.open_unjudged(Purpose::Probe).await?;
+    let before = process(session).await?;
+    let (deadline, doing) = (second.statement_timeout(), "asking who answers");
+    let transaction = bounded(deadline, doing, second.client_mut().transaction()).await?;
+    let asked = async {
+        transaction
+            .query_typed_one(PROCESS, &[])
+            .await?
+            .try_get::<_, i32>(0)
+    };
+    let other = bounded(deadline, doing, asked).await?;
+    let after = process(session).await?;
+    Ok(before == other || before != after)
+}
+
 /// Sends one empty notification, as a transaction of its own. Returns after its commit. The channel is ours or random
 /// hex, never a user's.
 ///
@@ -64,14 +82,14 @@ pub(crate) async fn notify(session: &Session, channel: &str) -> Result<()> {
         .map(drop)
 }
 
+const PROCESS: &str = "select pg_catalog.pg_backend_pid()";
+
 /// The server process that answers on a session.
 pub(crate) async fn process(session: &Session) -> Result<i32> {
     let row = session
         .bounded(
             "asking which process answers",
-            session
-                .client()
-                .query_typed_one("select pg_catalog.pg_backend_pid()", &[]),
+            session.client().query_typed_one(PROCESS, &[]),
         )
         .await?;
     Ok(row.get(0))

@@ -29,6 +29,8 @@ pub(crate) enum Purpose {
     Emit,
     /// Administration and the command line.
     Admin,
+    /// Looking for what will hurt; only reads.
+    Doctor,
 }
 
 impl Purpose {
@@ -40,6 +42,7 @@ impl Purpose {
             Self::Probe => "probe",
             Self::Emit => "emit",
             Self::Admin => "admin",
+            Self::Doctor => "doctor",
         }
     }
 }
@@ -146,22 +149,7 @@ impl Connector {
 
     /// Opens a session whose driver runs in its own task until the session is dropped.
     pub(crate) async fn open(&self, purpose: Purpose) -> Result<Session> {
-        let (client, driver) = self.connect(purpose).await?;
-        let mut session = Session::new(client, self.settings.statement_timeout);
-        let (ended, gone) = (session.ended.clone(), session.gone.clone());
-        tokio::spawn(async move {
-            let abandoned = async {
-                gone.cancelled().await;
-                sleep(FAREWELL).await;
-            };
-            tokio::select! {
-                // Why it ended reaches the caller through the client's next statement.
-                done = driver => drop(done),
-                // The driver alone would wait for the answer to a statement that was given up, if need be for ever.
-                () = abandoned => {}
-            }
-            ended.cancel();
-        });
+        let mut session = self.open_unjudged(purpose).await?;
         if purpose == Purpose::Warden {
             session.statement_timeout = session.statement_timeout.max(CHORE_TIMEOUT);
         }
@@ -169,6 +157,15 @@ impl Connector {
         if purpose == Purpose::Admin {
             session.statement_timeout = ADMIN_TIMEOUT;
         }
+        Ok(session)
+    }
+
+    /// As [`Self::open`], with neither settings nor questions: also on a server that cannot serve.
+    pub(crate) async fn open_unjudged(&self, purpose: Purpose) -> Result<Session> {
+        let (client, driver) = self.connect(purpose).await?;
+        let session = Session::new(client, self.settings.statement_timeout);
+        // Why it ended reaches the caller through the client's next statement.
+        session.drive(async { drop(driver.await) });
         Ok(session)
     }
 
@@ -185,7 +182,7 @@ impl Connector {
     pub(crate) async fn prepare(&self, session: &mut Session, purpose: Purpose) -> Result<()> {
         let doing = format!("preparing the {} session", purpose.as_str());
         let settings = match purpose {
-            Purpose::Probe | Purpose::Emit | Purpose::Admin => &FORCED[..1],
+            Purpose::Probe | Purpose::Emit | Purpose::Admin | Purpose::Doctor => &FORCED[..1],
             Purpose::Listen | Purpose::Warden => FORCED,
             Purpose::Fetch => FORCED_FOR_FETCH,
         };
@@ -307,14 +304,31 @@ impl Session {
         &mut self.client
     }
 
+    /// Deadline of one statement.
+    pub(crate) fn statement_timeout(&self) -> Duration {
+        self.statement_timeout
+    }
+
+    /// Drives the connection below in a task of its own until the session is dropped.
+    pub(crate) fn drive(&self, driver: impl Future<Output = ()> + Send + 'static) {
+        let (ended, gone) = (self.ended.clone(), self.gone.clone());
+        tokio::spawn(async move {
+            let abandoned = async {
+                gone.cancelled().await;
+                sleep(FAREWELL).await;
+            };
+            tokio::select! {
+                () = driver => {}
+                // The driver alone would wait for the answer to a statement that was given up, if need be for ever.
+                () = abandoned => {}
+            }
+            ended.cancel();
+        });
+    }
+
     /// Resolves when the server or the link is known to be gone.
     pub(crate) async fn ended(&self) {
         self.ended.cancelled().await;
-    }
-
-    /// Deadline of a statement.
-    pub(crate) fn statement_timeout(&self) -> Duration {
-        self.statement_timeout
     }
 
     /// True when the server or the link is known to be gone.

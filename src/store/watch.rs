@@ -7,7 +7,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use serde::{Deserialize, Serialize};
 use tokio_postgres::types::Type;
-use tokio_postgres::{Client, IsolationLevel, Row};
+use tokio_postgres::{Client, GenericClient, IsolationLevel, Row};
 
 use crate::error::{Error, Result};
 use crate::store::failure::{failure, is_lock_timeout};
@@ -240,6 +240,11 @@ pub(super) async fn unwatch_target(
 /// # Errors
 /// Refused without the role `pgevict_admin`.
 pub async fn watches(client: &Client) -> Result<Vec<Watch>> {
+    watches_in(client).await
+}
+
+/// As [`watches`], also within a transaction.
+pub(super) async fn watches_in(client: &impl GenericClient) -> Result<Vec<Watch>> {
     let rows = client
         .query_typed(WATCHES, &[])
         .await

@@ -9,7 +9,7 @@
 //!               |                                   |
 //!    ring: the feed fetches AFTER the LISTEN        |
 //!               |                                   |
-//!    notify RANDOM over `url` --unheard 2 s--> lost (two servers; else half-open)
+//!    notify RANDOM over `url` --unheard 2 s--> lost (two servers, pooler; else half-open)
 //!               | heard                             |
 //!    unlisten RANDOM                                |
 //!               v                                   v

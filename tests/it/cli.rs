@@ -17,7 +17,7 @@ pub(crate) struct Ran {
     pub(crate) err: String,
 }
 
-fn command(url: &str, args: &[&str]) -> Command {
+pub(crate) fn command(url: &str, args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_pgevict"));
     command
         .args(args)

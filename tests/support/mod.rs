@@ -4,6 +4,7 @@
 pub(crate) mod app;
 pub(crate) mod certs;
 pub(crate) mod lines;
+pub(crate) mod pooler;
 
 use pgevict::lab::{Cluster, ClusterOptions};
 use pgevict::store::migrate::migrate;
@@ -36,6 +37,14 @@ impl World {
         let cluster = options.start().await.unwrap();
         let mut admin = cluster.connect().await.unwrap();
         migrate(&mut admin).await.unwrap();
+        Self { cluster, admin }
+    }
+
+    /// With the schema that this script installs, such as an older one.
+    pub(crate) async fn installed_by(script: &str) -> Self {
+        let cluster = Cluster::start().await.unwrap();
+        let admin = cluster.connect().await.unwrap();
+        admin.batch_execute(script).await.unwrap();
         Self { cluster, admin }
     }
 

@@ -219,6 +219,46 @@ pub(super) fn install() -> String {
     )
 }
 
+/// Names of the relations and types, and those of the functions, that the scripts of this version make.
+pub(super) fn names() -> (Vec<String>, Vec<String>) {
+    let relations = [
+        "create table ",
+        "create unlogged table ",
+        "create sequence ",
+        "create unlogged sequence ",
+        "create type ",
+    ];
+    let functions = ["create or replace function "];
+    (made(MIGRATIONS, &relations), made(FUNCTIONS, &functions))
+}
+
+/// The names in schema pgevict behind one of these beginnings of a line.
+fn made(files: &[&str], beginnings: &[&str]) -> Vec<String> {
+    let lines = files.iter().flat_map(|file| file.lines());
+    let made = lines.flat_map(|line| beginnings.iter().filter_map(|begin| line.strip_prefix(begin)));
+    made.filter_map(|rest| rest.trim_start_matches("if not exists ").strip_prefix("pgevict."))
+        .map(|name| {
+            let is_part = |char: char| char.is_alphanumeric() || char == '_';
+            name.chars().take_while(|char| is_part(*char)).collect()
+        })
+        .collect()
+}
+
+/// All roles of ours, members before what they are members of.
+pub(super) fn roles() -> Vec<&'static str> {
+    ROLE_NAMES
+        .iter()
+        .rev()
+        .copied()
+        .chain(["pgevict_owner"])
+        .collect()
+}
+
+/// Drops one role of ours.
+pub(super) fn drop_role(name: &str) -> String {
+    format!("drop role {name};")
+}
+
 /// Makes roles that are missing and grants them their rights.
 pub(super) fn grants(missing: &[String]) -> String {
     let mut script = String::new();
