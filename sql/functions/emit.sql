@@ -9,7 +9,8 @@
 -- source                id of the instance that emits
 --
 -- Returns the id of the transaction, which is the event's. Writes one row to pgevict.event and announces it. An event
--- over 16 MiB is refused: every instance reads every event.
+-- over 16 MiB is refused: every instance reads every event. `changes` counts as it is printed: stored, it may be packed,
+-- and a number such as 1e131071 is short.
 --
 -- Runs with its owner's rights: the caller needs EXECUTE (role pgevict_emitter) and no right on any table.
 create or replace function pgevict.emit(
@@ -62,7 +63,7 @@ begin
       pgevict.check_texts('prefixes', prefixes);
   end if;
   size := size + coalesce(octet_length(type), 0) + coalesce(octet_length(entity_type), 0)
-    + coalesce(octet_length(entity_id), 0) + coalesce(octet_length(source), 0) + coalesce(pg_column_size(changes), 0);
+    + coalesce(octet_length(entity_id), 0) + coalesce(octet_length(source), 0) + coalesce(octet_length(changes::text), 0);
   if size > 16777216 then
     raise exception 'emit: the event has % bytes, over the limit of 16777216 bytes (16 MiB)', size
       using errcode = 'invalid_parameter_value', hint = 'Emit several events, or a prefix.';

@@ -8,9 +8,11 @@
 -- columns         an UPDATE counts only if one of these (or of those in templates) changed; NULL: any column
 -- escalate_above  a statement that changes more rows makes one event with the literal heads of all templates
 -- flush_ok        allows a template that begins with a placeholder: its head is empty, so it empties everything
+-- changes         one event for each row, with entity_id and {"column": {"old": ..., "new": ...}} (watch_changes());
+--                 columns that are added later appear in it once watch() has run again; not with fire_on_replica, nor on
+--                 a partitioned table
 -- fire_on_replica  tells also of what logical replication applies, and of what is written under
 --                 session_replication_role = replica
--- changes         not supported yet
 --
 -- A partitioned table is watched with all its partitions, later ones included; each event carries the names of the
 -- table, never those of a partition. A statement through the table is told as a whole, a row that is written to a

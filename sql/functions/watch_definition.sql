@@ -4,7 +4,8 @@
 -- Checks what watch() was given and returns the definition that its triggers carry:
 --   v 1, relation (oid), schema, table (names at this time, for {schema} and {table}, type and entity_type), key, tags,
 --   prefixes (templates), columns (or null), fields (columns that templates name), identity (columns of the primary
---   key, or null), attributes (name: number of every column named in one of these), escalate_above, flush_ok; and
+--   key, or null), attributes (name: number of every column named in one of these), escalate_above, flush_ok; with
+--   changes: changes (true), shown (columns that appear in `changes`: those that count, as they are now); and
 --   fire_on_replica if it is true.
 -- Every refusal (22023 what is wrong with an argument, 0A000 what is not supported) names the argument and the cure.
 -- Writes nothing.
@@ -35,6 +36,7 @@ declare
   wanted text;
   kind text;
   identity text[];
+  shown text[];
 begin
   tags := coalesce(tags, '{}');
   prefixes := coalesce(prefixes, '{}');
@@ -66,6 +68,12 @@ begin
   if kind is not null then
     raise exception 'watch: % is %', target, kind using errcode = 'feature_not_supported';
   end if;
+  if changes and (rel.relkind = 'p' or rel.relispartition or fire_on_replica) then
+    raise exception 'watch: changes => true %, whose rows are told one by one, is not supported',
+        case when fire_on_replica then 'with fire_on_replica => true' when rel.relkind = 'p' then 'on a partitioned table'
+          else 'on a partition' end
+      using errcode = 'feature_not_supported', hint = 'Leave it out, or emit the event with its changes yourself.';
+  end if;
   if rel.relispartition then
     raise exception 'watch: % is a partition of %', target, rel.parent
       using errcode = 'feature_not_supported',
@@ -86,10 +94,6 @@ begin
   if rel.relpersistence = 't' then
     raise exception 'watch: % is a temporary table, which no other session can read', target
       using errcode = 'invalid_parameter_value';
-  end if;
-  if coalesce(changes, false) then
-    raise exception 'watch: changes => true is not supported yet'
-      using errcode = 'feature_not_supported', hint = 'Leave it out, or emit the event with its changes yourself.';
   end if;
   if escalate_above is null or escalate_above not between 0 and 1000000 then
     raise exception 'watch: escalate_above is %, not a number of rows from 0 to 1000000',
@@ -205,6 +209,17 @@ begin
     join pg_attribute a on a.attrelid = i.indrelid and a.attnum = any (i.indkey[0 : i.indnkeyatts - 1])
   where i.indrelid = target and i.indisprimary;
 
+  if changes then
+    select array_agg(a.attname::text order by a.attnum) into shown
+    from pg_attribute a
+    where a.attrelid = target and a.attnum > 0 and not a.attisdropped and a.attgenerated <> 'v'
+      and (columns is null or a.attname = any (columns) or a.attname = any (fields));
+    if cardinality(shown) > 500 then
+      raise exception 'watch: changes => true would show % columns, over the limit of 500', cardinality(shown)
+        using errcode = 'invalid_parameter_value', hint = 'Name those that matter by columns.';
+    end if;
+  end if;
+
   return jsonb_build_object(
     'v', 1,
     'relation', target::oid::bigint,
@@ -220,9 +235,12 @@ begin
       select coalesce(jsonb_object_agg(a.attname, a.attnum), '{}')
       from pg_attribute a
       where a.attrelid = target and a.attnum > 0 and not a.attisdropped
-        and (a.attname = any (fields) or a.attname = any (columns) or a.attname = any (identity))),
+        and (a.attname = any (fields) or a.attname = any (columns) or a.attname = any (identity)
+          or a.attname = any (shown))),
     'escalate_above', escalate_above,
     'flush_ok', flush_ok)
-    || case when fire_on_replica then '{"fire_on_replica": true}'::jsonb else '{}' end;
+    -- Only where it is asked for, so that a watch from before is the same still.
+    || case when fire_on_replica then '{"fire_on_replica": true}'::jsonb else '{}' end
+    || case when changes then jsonb_build_object('changes', true, 'shown', to_jsonb(coalesce(shown, '{}'))) else '{}' end;
 end
 $$;

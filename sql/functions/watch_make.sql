@@ -29,7 +29,7 @@ begin
     select from pg_attribute a
       join pg_type t on t.oid = pgevict.base_of(a.atttypid)
     where a.attrelid = target and a.attnum > 0 and not a.attisdropped
-      and (definition -> 'fields' ? a.attname or not pgevict.plain_type(a.atttypid))
+      and (definition -> 'fields' ? a.attname or definition ? 'shown' or not pgevict.plain_type(a.atttypid))
       and t.typtype <> 'e'
       and t.oid <> all (array['int2', 'int4', 'int8', 'numeric', 'bool', 'text', 'varchar', 'bpchar', 'name', 'uuid',
         'json']::regtype[])

@@ -2,7 +2,8 @@
 --
 -- SQL for a condition: the old row o and the new row n agree in
 --   columns  all effective columns: `columns` and those of all templates; all columns, later ones too, when `columns`
---   is null fields   the columns that templates name: then the texts of both rows are the same
+--            is null
+--   fields   the columns that templates name: then the texts of both rows are the same
 -- Writes nothing.
 --
 -- Rows agree when their bytes do: json has no equality, and an operator of the user's must not run with the owner's

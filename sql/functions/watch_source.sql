@@ -33,6 +33,7 @@ as $$
 declare
   relation constant oid := (definition ->> 'relation')::oid;
   escalate_above constant integer := (definition ->> 'escalate_above')::integer;
+  told constant boolean := definition ? 'changes';
   heads constant pgevict.stale := pgevict.heads(definition);
   placed constant text := pgevict.watch_placed(definition, 'tg_relid');
   kind text;
@@ -94,31 +95,55 @@ begin
   end if;
 
   foreach op in array array['UPDATE', 'INSERT', 'DELETE'] loop
-    -- The only row, and what is to be done with it, v_act: 'heads' if a column is not as it was; 'nothing' if it did
-    -- not change; 'both' if its texts did; 'event' is what most changes come to.
-    asked := asked || format($source$
-    %1$s tg_op = %2$L and to_regclass('pgevict_new') is null and to_regclass('pgevict_old') is null then
+    if told then
+      -- An event for each row. Types first, in a statement of their own: the second is not even planned on others.
+      asked := asked || format($source$
+    %1$s tg_op = %2$L and (pg_my_temp_schema() = 0
+        or to_regclass('pgevict_new') is null and to_regclass('pgevict_old') is null) then
+      select case when %3$s and %4$s then 'told' else 'heads' end into strict v_act from %5$s r limit 1;
+      if v_act = 'told' and (select count(*) from (select from %5$s limit %6$s + 1) r) > %6$s then
+        v_act := 'heads';
+      elsif v_act = 'told' then
+        %7$s
+        into v_act, v_chunks, v_verbs, v_ids, v_changes;
+        if v_act = 'told' and pgevict.oversized(v_chunks) then
+          v_act := 'many';
+        end if;
+      end if;$source$,
+        case op when 'UPDATE' then 'if' else 'elsif' end, op, placed,
+        pgevict.watch_types(definition, target, 'r'), case op when 'DELETE' then 'pgevict_old' else 'pgevict_new' end,
+        case op when 'UPDATE' then greatest(escalate_above, 20000) else escalate_above end,
+        pgevict.watch_changes(definition, target, op));
+    else
+      -- The only row, and what is to be done with it, v_act: 'heads' if a column is not as it was; 'nothing' if it did
+      -- not change; 'both' if its texts did; 'event' is what most changes come to.
+      asked := asked || format($source$
+    %1$s tg_op = %2$L and (pg_my_temp_schema() = 0
+        or to_regclass('pgevict_new') is null and to_regclass('pgevict_old') is null) then
       select case when not (%3$s and %4$s) then 'heads' %5$selse 'event' end, %6$L, %7$s
       into strict v_act, v_type, %8$s
       from %9$s;$source$,
-      case op when 'UPDATE' then 'if' else 'elsif' end, op, placed,
-      pgevict.watch_types(definition, target, case op when 'DELETE' then 'o' else 'n' end),
-      case op when 'UPDATE' then
-        format('when %s then ''nothing'' ', pgevict.watch_same(definition, target, 'columns'))
-          || coalesce('when not ' || pgevict.watch_same(definition, target, 'fields') || ' then ''both'' ', '')
-        else '' end,
-      (definition ->> 'table') || case op when 'UPDATE' then '.updated' when 'INSERT' then '.created' else '.deleted' end,
-      array_to_string(case op when 'DELETE' then old_texts else new_texts end, ', '), array_to_string(new_names, ', '),
-      case op when 'UPDATE' then 'pgevict_old o, pgevict_new n' when 'INSERT' then 'pgevict_new n' else 'pgevict_old o' end);
+        case op when 'UPDATE' then 'if' else 'elsif' end, op, placed,
+        pgevict.watch_types(definition, target, case op when 'DELETE' then 'o' else 'n' end),
+        case op when 'UPDATE' then
+          format('when %s then ''nothing'' ', pgevict.watch_same(definition, target, 'columns'))
+            || coalesce('when not ' || pgevict.watch_same(definition, target, 'fields') || ' then ''both'' ', '')
+          else '' end,
+        (definition ->> 'table') || case op when 'UPDATE' then '.updated' when 'INSERT' then '.created' else '.deleted' end,
+        array_to_string(case op when 'DELETE' then old_texts else new_texts end, ', '), array_to_string(new_names, ', '),
+        case op when 'UPDATE' then 'pgevict_old o, pgevict_new n' when 'INSERT' then 'pgevict_new n' else 'pgevict_old o' end);
+    end if;
     -- More than one row, but not so many that comparing and rendering them would hold up the writer.
     rendered := rendered || format($source$
       %1$s v_act = 'many' and tg_op = %2$L then
-        if (select count(*) from (select from %3$s limit %4$s + 1) r) <= %4$s then
-          execute %5$L into v_changed, v_chunks, v_whole using tg_relid;
+        select (select count(*) from (select from %3$s limit %4$s + 1) r) <= %4$s and %6$s and %7$s into v_whole from %3$s r limit 1;
+        if v_whole then
+          execute %5$L into v_changed, v_chunks;
         end if;$source$,
       case op when 'UPDATE' then 'if' else 'elsif' end, op, case op when 'DELETE' then 'pgevict_old' else 'pgevict_new' end,
       case op when 'UPDATE' then greatest(escalate_above, 20000) else escalate_above end,
-      pgevict.watch_query(definition, target, op));
+      pgevict.watch_query(definition, target, op), placed, pgevict.watch_types(definition, target, 'r')
+        || ' and ' || pgevict.watch_key_types(definition, target, 'r'));
   end loop;
 
   return format($source$
@@ -130,7 +155,7 @@ declare
   %1$s text;
   v_changed bigint;
   v_chunks pgevict.stale[];
-  v_chunk pgevict.stale;
+  v_chunk pgevict.stale;%16$s
 begin
   begin%2$s
     end if;
@@ -145,7 +170,7 @@ begin
       raise log 'pgevict: the watch of %%.%% emits prefixes: %% (%%)', tg_table_schema, tg_table_name, sqlerrm, sqlstate;
       v_act := 'heads';
   end;
-  if v_act = 'event'%3$s then
+%17$s  if v_act = 'event'%3$s then
     insert into pgevict.event (announced, type, entity_type%4$s)
     values (pgevict.announce(), v_type, %5$L%6$s);
     return null;
@@ -196,6 +221,17 @@ $source$,
     rendered, case when escalate_above = 0 then 'false' else 'true' end, array_to_string(old_texts, ', '),
     array_to_string(old_names, ', '), array_to_string(pairs, ', '),
     array_to_string(array(select replace(p, 'v_old_', 'v_new_') from unnest(pairs) p), ', '),
-    heads.keys, heads.tags, heads.prefixes);
+    heads.keys, heads.tags, heads.prefixes,
+    case when told then E'\n  v_verbs text[];\n  v_ids text[];\n  v_changes jsonb[];' else '' end,
+    case when told then format($source$  if v_act = 'told' then
+    insert into pgevict.event (announced, flush, keys, tags, prefixes, type, entity_type, entity_id, changes)
+    select (select pgevict.announce()), f.flush, case when f.flush then '{}' else e.keys end,
+      case when f.flush then '{}' else e.tags end, case when f.flush then '{}' else e.prefixes end,
+      %1$L || e.verb, %2$L, e.id, e.changes
+    from unnest(v_chunks, v_verbs, v_ids, v_changes) e (keys, tags, prefixes, verb, id, changes),
+      lateral (select '' = any (e.prefixes)) f (flush);
+    return null;
+  end if;
+$source$, (definition ->> 'table') || '.', definition ->> 'table') else '' end);
 end
 $$;

@@ -31,6 +31,9 @@ pub(super) struct Watch {
     /// An UPDATE counts only if this column (or one of a template) changed; may be given several times.
     #[arg(long = "column", value_name = "COLUMN")]
     columns: Vec<String>,
+    /// One event for each row, with its primary key and the old and new values of what changed.
+    #[arg(long)]
+    changes: bool,
     /// A statement that changes more rows makes one event with the literal heads of all templates.
     #[arg(long, value_name = "ROWS")]
     escalate_above: Option<u32>,
@@ -92,6 +95,7 @@ impl Watch {
         definition.tags = self.tags;
         definition.prefixes = self.prefixes;
         definition.columns = (!self.columns.is_empty()).then_some(self.columns);
+        definition.changes = self.changes;
         if let Some(rows) = self.escalate_above {
             definition.escalate_above = rows;
         }
@@ -185,6 +189,7 @@ impl Watches {
                         "tags": watch.definition.tags,
                         "prefixes": watch.definition.prefixes,
                         "columns": watch.definition.columns,
+                        "changes": watch.definition.changes,
                         "escalate_above": watch.definition.escalate_above,
                         "fire_on_replica": watch.definition.replicated == Replicated::Tell,
                         "state": state(watch.state),
@@ -208,6 +213,9 @@ impl Watches {
                 for template in templates {
                     line += &format!("  {name} {template}");
                 }
+            }
+            if definition.changes {
+                line += "  changes";
             }
             print(line)?;
             if let (Some(reason), Some(cure)) = (&watch.reason, &watch.cure) {

@@ -35,6 +35,10 @@ pub struct WatchDefinition {
     pub prefixes: Vec<String>,
     /// An UPDATE counts only if one of these columns or of those in templates changed; `None`: any column.
     pub columns: Option<Vec<String>>,
+    /// One event for each row, with its primary key as [`entity_id`](crate::Event::entity_id) and old and new values as
+    /// [`changes`](crate::Event::changes); false: one event for each statement and 1,000 rows, without them.
+    #[serde(default)]
+    pub changes: bool,
     /// A statement that changes more rows (0 to 1,000,000) makes one event with the literal heads of all templates.
     pub escalate_above: u32,
     /// What to do with a template that begins with a placeholder.
@@ -123,6 +127,7 @@ impl WatchDefinition {
             tags: Vec::new(),
             prefixes: Vec::new(),
             columns: None,
+            changes: false,
             escalate_above: 1_000,
             headless: Headless::Refuse,
             replicated: Replicated::Ignore,
@@ -147,6 +152,13 @@ impl WatchDefinition {
     #[must_use]
     pub fn prefix(mut self, template: impl Into<String>) -> Self {
         self.prefixes.push(template.into());
+        self
+    }
+
+    /// Asks for one event for each row, with its old and new values.
+    #[must_use]
+    pub fn with_changes(mut self) -> Self {
+        self.changes = true;
         self
     }
 }
@@ -191,6 +203,7 @@ pub async fn watch(
             (&definition.tags, Type::TEXT_ARRAY),
             (&definition.prefixes, Type::TEXT_ARRAY),
             (&definition.columns, Type::TEXT_ARRAY),
+            (&definition.changes, Type::BOOL),
             (&escalate_above, Type::INT4),
             (&flush_ok, Type::BOOL),
             (&fire_on_replica, Type::BOOL),
@@ -252,8 +265,8 @@ pub(super) async fn watches_in(client: &impl GenericClient) -> Result<Vec<Watch>
     rows.iter().map(read_watch).collect()
 }
 
-const WATCH: &str = "select pgevict.watch($1::oid::regclass, $2, $3, $4, $5, escalate_above => $6, flush_ok => $7, \
-     fire_on_replica => $8)";
+const WATCH: &str = "select pgevict.watch($1::oid::regclass, $2, $3, $4, $5, $6, escalate_above => $7, flush_ok => $8, \
+     fire_on_replica => $9)";
 
 const UNWATCH: &str = "select pgevict.unwatch($1::oid::regclass)";
 
@@ -369,6 +382,8 @@ fn read_watch(row: &Row) -> Result<Watch> {
         tags: Vec<String>,
         prefixes: Vec<String>,
         columns: Option<Vec<String>>,
+        #[serde(default)]
+        changes: bool,
         escalate_above: u32,
         flush_ok: bool,
         #[serde(default)]
@@ -393,6 +408,7 @@ fn read_watch(row: &Row) -> Result<Watch> {
             tags: stored.tags,
             prefixes: stored.prefixes,
             columns: stored.columns,
+            changes: stored.changes,
             escalate_above: stored.escalate_above,
             headless: if stored.flush_ok {
                 Headless::Flush

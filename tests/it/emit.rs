@@ -74,6 +74,10 @@ async fn what_a_reader_could_not_hold_is_refused_before_anything_is_written() {
             "select pgevict.emit((select array_agg(repeat('x', 1000000)) from generate_series(1, 17)))",
             &["16 MiB"],
         ),
+        (
+            "select pgevict.emit('{}', type => 'a.b', changes => (select jsonb_agg('1e131071'::numeric) from generate_series(1, 200)))",
+            &["16 MiB"],
+        ),
         ("select pgevict.evict_prefix('')", &["flush()"]),
         ("select pgevict.evict_prefix(null)", &["flush()"]),
     ] {
@@ -116,6 +120,59 @@ async fn the_mode_decides_how_an_event_is_announced() {
     let (code, message) = refusal(&world.admin, "select pgevict.set_wake('loud')").await;
     assert_eq!(code, "22023");
     assert!(message.contains("adaptive"), "{message}");
+}
+
+/// The mode is in the plans of every session; another one changes it, also amid a transaction with an old snapshot.
+#[tokio::test]
+async fn a_changed_mode_reaches_sessions_that_have_their_plans() {
+    let world = World::start().await;
+    world
+        .run("create table t (id int primary key); select pgevict.watch('t', 't:{id}')")
+        .await;
+    let writer = world.cluster.connect().await.unwrap();
+    let old = world.cluster.connect().await.unwrap();
+    let write =
+        "insert into t values (1); delete from t; select pgevict.emit(array['a']); select pgevict.flush()";
+    for client in [&writer, &old] {
+        for _ in 0..3 {
+            client.batch_execute(write).await.unwrap();
+        }
+    }
+    for (mode, announced) in [("off", "-"), ("commit", "n"), ("bell", "-"), ("adaptive", "n")] {
+        old.batch_execute("begin isolation level repeatable read; select 1 from pgevict.meta")
+            .await
+            .unwrap();
+        world.run(&format!("select pgevict.set_wake('{mode}')")).await;
+        world.events().await;
+        writer.batch_execute(write).await.unwrap();
+        old.batch_execute(&format!("{write}; commit")).await.unwrap();
+        let events = world.events().await;
+        assert_eq!(events.len(), 8, "{mode}");
+        assert!(
+            events.iter().all(|event| event.announced == announced),
+            "{mode}: {events:?}"
+        );
+        // A migration puts the functions in place anew, and keeps the mode.
+        world
+            .run("update pgevict.meta set functions_checksum = 'other'")
+            .await;
+        let mut owner = world.cluster.connect().await.unwrap();
+        assert!(
+            pgevict::store::migrate::migrate(&mut owner)
+                .await
+                .unwrap()
+                .changed
+        );
+        writer.batch_execute(write).await.unwrap();
+        assert!(
+            world
+                .events()
+                .await
+                .iter()
+                .all(|event| event.announced == announced),
+            "{mode}"
+        );
+    }
 }
 
 #[tokio::test]

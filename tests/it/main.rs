@@ -6,6 +6,7 @@ mod support;
 mod address;
 mod adversity;
 mod attached;
+mod changes;
 mod cli;
 mod cli_watch;
 mod come_and_go;

@@ -137,9 +137,14 @@ async fn what_cannot_be_watched_is_refused_with_the_cure() {
         ("'p', null", "22023", "no key"),
         ("'p', 'p:{id}', array[null]", "22023", "tags"),
         (
-            "'p', 'p:{id}', changes => true",
+            "'parts', 'p:{id}', changes => true",
             "0A000",
-            "changes => true is not supported yet",
+            "changes => true on a partitioned table",
+        ),
+        (
+            "'p', 'p:{id}', changes => true, fire_on_replica => true",
+            "0A000",
+            "changes => true with fire_on_replica",
         ),
         ("'p', 'p:{id}', escalate_above => -1", "22023", "escalate_above"),
         ("'c', 'c:{id}'", "0A000", "different texts are equal"),
