@@ -48,7 +48,7 @@ begin
       new_lists[cardinality(new_lists)]);
   end loop;
 
-  return format($source$
+  return format(replace($source$
 #variable_conflict use_variable
 declare
   v_relation oid := %1$s;
@@ -96,7 +96,7 @@ begin
   end if;
   return null;
 end
-$source$,
+$source$, 'pgevict.announce()', pgevict.announcing()),
     (definition ->> 'relation')::oid, definition ->> 'table',
     case when (definition ->> 'escalate_above')::integer = 0 then 'false' else 'true' end, numbers, names,
     pgevict.watch_same(definition, target, 'columns'), pgevict.watch_types(definition, target, 'new'),

@@ -146,7 +146,7 @@ begin
         || ' and ' || pgevict.watch_key_types(definition, target, 'r'));
   end loop;
 
-  return format($source$
+  return format(replace($source$
 #variable_conflict use_variable
 declare
   v_act text;
@@ -216,14 +216,14 @@ begin
   end loop;
   return null;
 end
-$source$,
+$source$, 'pgevict.announce()', pgevict.announcing()),
     array_to_string(old_names || new_names, E' text;\n  '), asked, fits, event_columns, definition ->> 'table', event_values,
     rendered, case when escalate_above = 0 then 'false' else 'true' end, array_to_string(old_texts, ', '),
     array_to_string(old_names, ', '), array_to_string(pairs, ', '),
     array_to_string(array(select replace(p, 'v_old_', 'v_new_') from unnest(pairs) p), ', '),
     heads.keys, heads.tags, heads.prefixes,
     case when told then E'\n  v_verbs text[];\n  v_ids text[];\n  v_changes jsonb[];' else '' end,
-    case when told then format($source$  if v_act = 'told' then
+    case when told then format(replace($source$  if v_act = 'told' then
     insert into pgevict.event (announced, flush, keys, tags, prefixes, type, entity_type, entity_id, changes)
     select (select pgevict.announce()), f.flush, case when f.flush then '{}' else e.keys end,
       case when f.flush then '{}' else e.tags end, case when f.flush then '{}' else e.prefixes end,
@@ -232,6 +232,6 @@ $source$,
       lateral (select '' = any (e.prefixes)) f (flush);
     return null;
   end if;
-$source$, (definition ->> 'table') || '.', definition ->> 'table') else '' end);
+$source$, 'pgevict.announce()', pgevict.announcing()), (definition ->> 'table') || '.', definition ->> 'table') else '' end);
 end
 $$;

@@ -415,7 +415,7 @@ async fn a1_values_arrive_exactly_whatever_their_type_and_the_writers_settings()
         ),
         ("timestamp", "'2026-11-30 12:00:00'", json!("2026-11-30T12:00:00")),
         ("date", "'2026-11-30'", json!("2026-11-30")),
-        ("interval", "'26 hours'", json!("PT26H")),
+        ("interval", "'26 hours'", json!("P1DT2H")),
         (
             "json",
             "'{\"a\": \"\\u0000\", \"n\": 1e400, \"n\": 2}'",

@@ -237,7 +237,7 @@ async fn every_function_has_a_pinned_path_and_none_is_for_everybody() {
     let world = World::start().await;
     assert_eq!(world.text("select coalesce(string_agg(oid::regprocedure::text, ', '), 'none') from pg_proc \
         where pronamespace = 'pgevict'::regnamespace and (proacl is null or has_function_privilege('public', oid, 'execute') \
-        or not coalesce('search_path=pg_catalog, pg_temp' = any (proconfig), proname in ('announce', 'notifies')))").await, "none");
+        or not coalesce('search_path=pg_catalog, pg_temp' = any (proconfig), false))").await, "none");
     assert_eq!(
         world
             .text(
@@ -245,7 +245,7 @@ async fn every_function_has_a_pinned_path_and_none_is_for_everybody() {
             where pronamespace = 'pgevict'::regnamespace and prosecdef"
             )
             .await,
-        "advance_pruned,beat_heart,check_watches,claim_warden,emit,epoch_adopt,epoch_new,establish,evict_prefix,\
+        "advance_pruned,announce,beat_heart,check_watches,claim_warden,emit,epoch_adopt,epoch_new,establish,evict_prefix,\
          flush,leave,mark,note_deletion,note_horizon,note_truncation,note_watch,prune,prune_all,release_warden,set_wake,\
          watch_build,watch_sweep"
     );

@@ -45,8 +45,8 @@ const FUNCTIONS: &[&str] = files![
     "functions/text_of.sql",
     "functions/key.sql",
     "functions/texts_differ.sql",
-    "functions/notifies.sql",
     "functions/announce.sql",
+    "functions/announcing.sql",
     "functions/check_texts.sql",
     "functions/emit.sql",
     "functions/flush.sql",
@@ -187,7 +187,6 @@ pub(super) fn upgrade(from: i32) -> String {
         script.push('\n');
         script.push_str(function);
     }
-    script.push_str("\nselect pgevict.set_wake(wake) from pgevict.meta where one;\n");
     script.push_str("\nselect pgevict.watch_rebuild();\n");
     // Writing to a String never fails.
     let _ = write!(
@@ -305,23 +304,29 @@ mod tests {
     }
 
     #[test]
+    fn watches_announce_as_emit_does() {
+        let of = |name: &str, from: &str, to: &str| {
+            let file = FUNCTIONS
+                .iter()
+                .find(|file| file.starts_with(&format!("-- pgevict.{name}()")));
+            let text = file.and_then(|file| Some(file.split_once(from)?.1.split_once(to)?.0));
+            text.unwrap().to_owned()
+        };
+        assert_eq!(
+            of("announce", "return ", ";"),
+            of("announcing", "$expression$", "::\"char\"$expression$")
+        );
+    }
+
+    #[test]
     fn functions_have_a_header_and_a_pinned_path_and_no_backslash_in_a_plain_string() {
         for file in FUNCTIONS
             .iter()
             .filter(|file| file.contains("create or replace function"))
         {
             assert!(file.starts_with("-- pgevict."), "no header: {file}");
-            // What the planner is to put into its caller's plan can have no path, so it runs with the caller's rights and
-            // names the schema of everything.
-            let inlined: usize = ["announce", "notifies"]
-                .iter()
-                .map(|name| {
-                    file.matches(&format!("create or replace function pgevict.{name}()"))
-                        .count()
-                })
-                .sum();
             assert_eq!(
-                file.matches("create or replace function").count() - inlined,
+                file.matches("create or replace function").count(),
                 file.matches("set search_path = pg_catalog, pg_temp").count(),
                 "a path is not pinned: {file}"
             );
