@@ -1,13 +1,12 @@
 //! `pgevict doctor`: each fault made for real, and named; and what it does not see it does not call good.
 
-use pgevict::lab::{Cluster, ClusterOptions};
+use pgevict::lab::{Bouncer, Cluster, ClusterOptions, PoolMode};
 use serde_json::Value;
 use tokio::process::Command;
 
 use crate::cli::{Ran, command, ok, run};
 use crate::support::World;
 use crate::support::app::App;
-use crate::support::pooler::Pooler;
 
 /// All that is checked.
 const CHECKS: [&str; 11] = [
@@ -153,8 +152,10 @@ async fn doctor_names_what_is_wrong_with_the_addresses() {
     let world = World::start().await;
     let url = world.cluster.url();
 
-    let pooler = Pooler::before(world.cluster.address()).await;
-    let pooled = world.cluster.url_at(pooler.address(), "postgres");
+    let pooler = Bouncer::before(&world.cluster, PoolMode::Transaction)
+        .await
+        .unwrap();
+    let pooled = pooler.url(&world.cluster);
     let found = Doctor::over(&url, &pooled).await.only("pooler-on-listen-url");
     assert!(found.contains("listen_url"), "{found}");
     // There it belongs.

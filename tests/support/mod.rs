@@ -4,7 +4,6 @@
 pub(crate) mod app;
 pub(crate) mod certs;
 pub(crate) mod lines;
-pub(crate) mod pooler;
 
 use pgevict::lab::{Cluster, ClusterOptions};
 use pgevict::store::migrate::migrate;
