@@ -67,6 +67,32 @@ async fn uninstall_dry_run_tells_all_of_it_and_changes_nothing() {
 }
 
 #[tokio::test]
+async fn uninstall_takes_a_watch_by_row_for_its_own() {
+    let world = World::start().await;
+    world
+        .run(
+            "create table parts (id int primary key) partition by range (id); \
+             create table low partition of parts for values from (0) to (100); \
+             create table gone partition of parts for values from (100) to (200); \
+             create table applied (id int primary key); \
+             select pgevict.watch('parts', key => 'part:{id}'), \
+               pgevict.watch('applied', key => 'applied:{id}', fire_on_replica => true); \
+             alter table parts detach partition gone",
+        )
+        .await;
+    let url = world.cluster.url();
+    let said = ok(&url, &["uninstall", "--dry-run"]).await;
+    assert!(!said.contains("would be refused"), "{said}");
+    ok(&url, &["uninstall", "--yes"]).await;
+    assert_eq!(
+        world
+            .text("select count(*) from pg_trigger where not tgisinternal")
+            .await,
+        "0"
+    );
+}
+
+#[tokio::test]
 async fn uninstall_drops_the_roles_that_nobody_uses() {
     let world = World::start().await;
     let other = world.cluster.create_database("other").await.unwrap();

@@ -299,8 +299,9 @@ select coalesce(array_agg(name order by name), '{}') from (
   select pg_describe_object(d.classid, d.objid, d.objsubid)
   from part p join pg_depend d on d.refclassid = p.classid and d.refobjid = p.objid
   where d.deptype = 'n' and (d.classid, d.objid) not in (select classid, objid from part)
-    and not exists (select from pg_trigger t
-      where d.classid = 'pg_trigger'::regclass and t.oid = d.objid and t.tgfoid in (select oid from fired))
+    and not exists (select from pg_trigger t join pg_proc f on f.oid = t.tgfoid
+      where d.classid = 'pg_trigger'::regclass and t.oid = d.objid
+        and (f.oid in (select oid from fired) or f.oid = to_regproc('pgevict.watch_mark')))
 ) f";
 
 /// What keeps a role, in all databases; what goes with the schema does not count, nor do the members that installing
