@@ -14,6 +14,8 @@ as $$
     select t.tgrelid, t.tgname, t.tgfoid,
       t.tgenabled = 'A' or (t.tgenabled = 'O' and (definition ->> 'fire_on_replica')::boolean is not true) as works
     from pg_trigger t
+      -- Anybody may give a trigger of his own such a name.
+      join pg_proc f on f.oid = t.tgfoid and f.pronamespace = 'pgevict'::regnamespace
     where t.tgname in (
       select 'pgevict_' || w.what || '_' || pgevict.watch_token(definition)
       from unnest(array['row', 'before', 'after']) w (what))

@@ -379,6 +379,26 @@ async fn a_clone_that_is_switched_off_is_a_drift() {
 }
 
 #[tokio::test]
+async fn a_trigger_of_the_same_name_elsewhere_is_no_drift() {
+    let world = parts().await;
+    world
+        .run(
+            "create table stranger (id int); \
+             create function nothing() returns trigger language plpgsql as 'begin return null; end'; \
+             do $$ declare name text; begin \
+               for name in select tgname from pg_trigger where tgname ~ '^pgevict_(row|before|after)_' \
+                 and tgrelid = 'parts'::regclass \
+               loop \
+                 execute format('create trigger %I after insert on stranger execute function nothing()', name); \
+               end loop; \
+             end $$; \
+             alter table stranger disable trigger all",
+        )
+        .await;
+    assert_eq!(watches(&world.admin).await.unwrap()[0].state, WatchState::Ok);
+}
+
+#[tokio::test]
 async fn a_partition_in_use_is_waited_for_100_ms_only() {
     let world = World::start().await;
     world.run(PARTS).await;
