@@ -50,6 +50,7 @@ declare
   installed record;
   always constant text := case when (definition ->> 'fire_on_replica')::boolean then 'always ' else '' end;
   by_row constant boolean := pgevict.watch_by_row(definition, target);
+  cleared boolean;
   op text;
   fired text;
 begin
@@ -60,7 +61,10 @@ begin
     return 'unchanged';
   end if;
 
-  perform pgevict.watch_lock(target, 'share row exclusive');
+  -- Whatever drops triggers below has to have its locks by then: waiting for one partition after the other adds up.
+  cleared := installed.definition is not null and pgevict.watch_by_row(installed.definition, target)
+    and not (by_row and pgevict.watch_token(installed.definition) = pgevict.watch_token(definition));
+  perform pgevict.watch_lock(target, case when cleared then 'access exclusive' else 'share row exclusive' end);
   select * into installed from pgevict.watch_state(target);
   if installed.definition = definition and installed.state = 'ok'
     and not exists (select from pgevict.watch_parts(definition, target))

@@ -428,6 +428,56 @@ async fn a_partition_in_use_is_waited_for_100_ms_only() {
     world.run("select pgevict.watch('parts', 'part:{id}')").await;
 }
 
+/// A renamed table gets triggers of other names. The old ones can only be dropped where nobody reads.
+#[tokio::test]
+async fn partitions_that_are_read_one_after_the_other_hold_up_nobody() {
+    let world = World::start().await;
+    world
+        .run("create table parts (id int primary key) partition by range (id)")
+        .await;
+    let mut readers = Vec::new();
+    for n in 0..10 {
+        let sql = format!("create table part_{n} partition of parts for values from ({n}) to ({n} + 1)");
+        world.run(&sql).await;
+    }
+    world
+        .run("select pgevict.watch('parts', 'part:{id}'); alter table parts rename to renamed")
+        .await;
+    for n in 0..10 {
+        let reader = world.cluster.connect().await.unwrap();
+        reader
+            .batch_execute(&format!("begin; select from part_{n}"))
+            .await
+            .unwrap();
+        readers.push(reader);
+    }
+    let reading = tokio::spawn(async move {
+        // In the order in which dropping the trigger of the parent locks them.
+        for reader in readers.iter().rev() {
+            tokio::time::sleep(std::time::Duration::from_millis(70)).await;
+            reader.batch_execute("commit").await.unwrap();
+        }
+    });
+    let started = std::time::Instant::now();
+    let (code, _) =
+        crate::support::refusal(&world.admin, "select pgevict.watch('renamed', 'part:{id}')").await;
+    assert_eq!(code, "55P03");
+    assert!(
+        started.elapsed() < std::time::Duration::from_millis(450),
+        "{:?}",
+        started.elapsed()
+    );
+    reading.await.unwrap();
+    world.run("select pgevict.watch('renamed', 'part:{id}')").await;
+    assert_eq!(watches(&world.admin).await.unwrap()[0].state, WatchState::Ok);
+    assert_eq!(
+        world
+            .text("select count(distinct tgname) from pg_trigger where tgname ~ '^pgevict_row_'")
+            .await,
+        "1"
+    );
+}
+
 /// What the watch adds to a bulk load through the parent; a smoke alarm, far off what it takes.
 #[tokio::test]
 async fn a_bulk_load_through_the_parent_keeps_its_speed() {
