@@ -41,6 +41,7 @@ declare
   sizes text;
   kept text;
   shown text;
+  over text := 'false';
 begin
   select count(*) as columns,
     string_agg(format('num_nulls(o.%I) = 0', a.attname), ' and ') as old_there,
@@ -106,12 +107,23 @@ begin
   from jsonb_array_elements_text(definition -> 'shown') with ordinality s (name, n)
     join pg_attribute a on a.attrelid = target and a.attname = s.name and a.attnum > 0 and not a.attisdropped;
 
+  -- More rows than both versions of all that may be told come to: nothing of them is worked out. Asked only of a statement
+  -- that changed more rows than that, since it compares them once more.
+  if op = 'UPDATE' then
+    over := format(
+      'case when (select count(*) from (select from pgevict_new limit %1$s) r) < %1$s then false
+         else (select count(*) from (select from %2$s where %3$s and not (%4$s and %5$s and %6$s) limit %1$s) r) = %1$s end',
+      (definition ->> 'escalate_above')::bigint * 2 + 1, source, pairable, old_there, new_there,
+      pgevict.watch_same(definition, target, 'columns'));
+  end if;
+
   return format(
-    'with paired as materialized (
+    'with over as materialized (select %13$s as yes),
+     paired as materialized (
        select case when not (%1$s) then ''created'' when not (%2$s) then ''deleted'' else ''updated'' end as verb,
          %3$s as id, row(%4$s)::pgevict.stale as stale, s.size%5$s
        from %6$s, lateral (select %7$s offset 0) d, lateral (select %8$s as size offset 0) s
-       where %9$s and not (%1$s and %2$s and %10$s)),
+       where not (select yes from over) and %9$s and not (%1$s and %2$s and %10$s)),
      tally as materialized (
        select greatest(count(*) filter (where verb <> ''created''), count(*) filter (where verb <> ''deleted'')) as rows,
          sum(size) as size
@@ -122,13 +134,13 @@ begin
            as changes
        from paired where (select rows from tally) <= %12$s
        offset 0)
-     select case when not (%9$s) then ''many'' when (select rows from tally) = 0 then ''nothing''
+     select case when (select yes from over) then ''heads'' when not (%9$s) then ''many'' when (select rows from tally) = 0 then ''nothing''
          when (select rows from tally) > %12$s then ''heads'' else ''told'' end,
        array_agg(stale), array_agg(verb), array_agg(id),
        array_agg(case when octet_length(changes) <= 65536 then changes end::jsonb)
      from told',
     old_there, new_there, id, array_to_string(stale, ', '), kept, source, differ, sizes, pairable,
     case op when 'UPDATE' then pgevict.watch_same(definition, target, 'columns') else 'false' end,
-    shown, (definition ->> 'escalate_above')::integer);
+    shown, (definition ->> 'escalate_above')::integer, over);
 end
 $$;

@@ -699,3 +699,39 @@ async fn g4_odd_names_and_schema_changes_break_no_write() {
     let last = told(&world).await.pop().unwrap();
     assert_eq!(last.changes, Some(json!({"c499": {"old": null, "new": 5}})));
 }
+
+/// What is not told need not be worked out; a smoke alarm, far off what it takes.
+#[tokio::test]
+async fn many_rows_of_many_columns_cost_as_much_as_without_changes() {
+    let world = World::start().await;
+    for name in ["plainly", "changes"] {
+        world
+            .run(&format!(
+                "do $$ begin execute (select 'create table {name} (id int primary key, ' \
+                   || string_agg(format('c%s int default 1', n), ', ') || ')' from generate_series(1, 300) n); end $$; \
+                 insert into {name} (id) select generate_series(1, 10000)"
+            ))
+            .await;
+    }
+    world
+        .run(
+            "select pgevict.watch('plainly', key => 'row:{id}'); \
+             select pgevict.watch('changes', key => 'row:{id}', changes => true)",
+        )
+        .await;
+    told(&world).await;
+    let mut took = Vec::new();
+    for name in ["plainly", "changes"] {
+        let mut fastest = std::time::Duration::MAX;
+        for _ in 0..3 {
+            let started = std::time::Instant::now();
+            world.run(&format!("update {name} set c1 = c1 + 1")).await;
+            fastest = fastest.min(started.elapsed());
+        }
+        took.push(fastest);
+        for event in told(&world).await {
+            assert_eq!((event.id, event.prefixes), (None, vec!["row:".to_owned()]));
+        }
+    }
+    assert!(took[1] < took[0] * 2, "{took:?}");
+}
