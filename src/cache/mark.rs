@@ -90,7 +90,11 @@ impl FromStr for Mark {
         let mut fields = text.split(';');
         let version: u32 = field(text, "version", fields.next())?;
         if version != 1 {
-            return Ok(Self(Form::Newer));
+            // A number alone is another column than the mark.
+            return match fields.next() {
+                Some(_) if version > 1 => Ok(Self(Form::Newer)),
+                _ => Err(malformed(text, "version")),
+            };
         }
         let identity = Identity {
             system_identifier: field(text, "system identifier", fields.next())?,
@@ -165,6 +169,17 @@ mod tests {
         );
         let read_at = text.parse::<Mark>().unwrap().read_at(&trail);
         read_at.map(|snapshot| snapshot.to_string())
+    }
+
+    #[test]
+    fn a_number_is_no_mark() {
+        for text in ["42", "0;x", "2"] {
+            let error = text.parse::<Mark>().unwrap_err();
+            assert!(
+                error.is_invalid() && error.to_string().contains("version"),
+                "{error}"
+            );
+        }
     }
 
     #[test]

@@ -52,6 +52,18 @@ impl Default for Records {
     }
 }
 
+/// When dropped: the next sweep is due when the records have doubled.
+struct DueLater<'a>(&'a Records);
+
+impl Drop for DueLater<'_> {
+    fn drop(&mut self) {
+        let records = self.0;
+        records
+            .sweep_at
+            .store(FEW.max(2 * records.len()), Ordering::Relaxed);
+    }
+}
+
 impl Records {
     /// Runs `insert`, which puts an entry with these tags under the key.
     pub(super) fn replace(&self, key: &Key, tags: &[Tag], insert: impl FnOnce()) {
@@ -105,8 +117,9 @@ impl Records {
 
     /// Drops the records of keys that are no longer held.
     pub(super) fn sweep(&self, holds: impl Fn(&str) -> bool) {
-        // Others who store meanwhile need not sweep as well.
+        // Others who store meanwhile need not sweep as well. Set anew however this ends: `holds` may be the user's.
         self.sweep_at.store(usize::MAX, Ordering::Relaxed);
+        let _due_later = DueLater(self);
         for stripe in &self.stripes {
             let mut stripe = lock(stripe);
             for (key, record) in stripe.extract_if(|key, _| !holds(key.as_str())) {
@@ -117,7 +130,6 @@ impl Records {
                 stripe.shrink_to_fit();
             }
         }
-        self.sweep_at.store(FEW.max(2 * self.len()), Ordering::Relaxed);
     }
 
     /// Keys that have a record.
@@ -150,4 +162,26 @@ impl Records {
 fn lock(stripe: &Mutex<Stripe>) -> MutexGuard<'_, Stripe> {
     // What a panic of the cache left is both lots of tags: too many at worst.
     stripe.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+
+    use super::*;
+
+    #[test]
+    fn a_cache_that_panics_is_asked_again_at_the_next_sweep() {
+        let records = Records::default();
+        let tags = [Tag::new("t").unwrap()];
+        let store = |n: usize| records.replace(&Key::new(n.to_string()).unwrap(), &tags, || {});
+        (0..FEW).for_each(store);
+        assert!(records.sweep_is_due());
+        let panics = || records.sweep(|_| panic!("on purpose"));
+        assert!(catch_unwind(AssertUnwindSafe(panics)).is_err());
+        (FEW..2 * FEW).for_each(store);
+        assert!(records.sweep_is_due());
+        records.sweep(|_| false);
+        assert_eq!((records.len(), records.tags()), (0, 0));
+    }
 }
