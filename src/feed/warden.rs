@@ -197,7 +197,10 @@ impl Warden {
             Err(error) => {
                 self.meters.watches_checked(None);
                 watches.refused(&error);
-                Ok(self.settings.check_interval.max(REFUSED_PAUSE))
+                // A deadlock, say, is over by the next time.
+                let lasts = error.is_refused() || error.is_invalid();
+                let pause = if lasts { REFUSED_PAUSE } else { Duration::ZERO };
+                Ok(self.settings.check_interval.max(pause))
             }
         }
     }
