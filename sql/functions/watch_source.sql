@@ -106,7 +106,8 @@ begin
       elsif v_act = 'told' then
         %7$s
         into v_act, v_chunks, v_verbs, v_ids, v_changes;
-        if v_act = 'told' and pgevict.oversized(v_chunks) then
+        if v_act = 'told'
+          and (pgevict.oversized(v_chunks) or octet_length(array_to_string(v_ids, '')) > 16777216) then
           v_act := 'many';
         end if;
       end if;$source$,

@@ -9,7 +9,17 @@
 --   reason, cure  why it is not ok, and what to do
 --   since         when the warden first saw it so; NULL: it has not looked since
 --   detached      partitions that were detached and still exist: what is written there is told by nobody
-drop function if exists pgevict.watch_status();
+do $do$
+begin
+  -- Its columns were others in schema version 2. Only then: a view may depend on it, and rights may have been granted.
+  if exists (
+    select from pg_catalog.pg_proc p
+    where p.oid = pg_catalog.to_regprocedure('pgevict.watch_status()') and p.proargnames[9] is distinct from 'detached')
+  then
+    drop function pgevict.watch_status();
+  end if;
+end
+$do$;
 create or replace function pgevict.watch_status(
   out target oid, out schema_name text, out table_name text, out definition jsonb, out state text,
   out reason text, out cure text, out since timestamptz, out detached text[]

@@ -513,6 +513,20 @@ async fn a1_keys_of_several_columns_and_none() {
     assert_eq!(events[0].keys, ["p:1", "p:2", "p:7"]);
 }
 
+/// `emit` takes no entity_id over 16 MiB either.
+#[tokio::test]
+async fn g4_a_row_with_a_huge_id_is_told_without_it() {
+    let world = watched(
+        "create table t (id text primary key, v int); select pgevict.watch('t', tags => array['v:{v}'], changes => true); \
+         alter table t drop constraint t_pkey",
+    )
+    .await;
+    world.run("insert into t values (repeat('x', 20000000), 1)").await;
+    let size = "select coalesce(max(octet_length(entity_id)), 0) from pgevict.event";
+    assert_eq!(world.text(size).await, "0");
+    assert_eq!(world.event().await.tags, ["v:1"]);
+}
+
 #[tokio::test]
 async fn g4_large_values_and_many_rows_break_no_write() {
     let world = watched(

@@ -78,6 +78,23 @@ async fn watched(world: &World) {
         .await;
 }
 
+/// A view of a DBA's, and rights that he granted, outlive the functions' being applied anew.
+#[tokio::test]
+async fn b10_what_depends_on_watch_status_outlives_the_next_upgrade() {
+    let mut world = World::start().await;
+    world
+        .run(
+            "create role eyes; grant execute on function pgevict.watch_status to eyes; \
+             create view ws as select * from pgevict.watch_status(); \
+             update pgevict.meta set functions_checksum = 'other'",
+        )
+        .await;
+    assert!(migrate(&mut world.admin).await.unwrap().changed);
+    let may = "select has_function_privilege('eyes', 'pgevict.watch_status()', 'execute')";
+    assert_eq!(world.text(may).await, "t");
+    assert_eq!(world.text("select count(*) from ws").await, "0");
+}
+
 #[tokio::test]
 async fn b10_a_binary_works_with_an_older_schema_and_upgrades_it_beneath_running_instances() {
     let mut world = World::installed_by(SCHEMA_2).await;
