@@ -21,7 +21,7 @@ Examples:
 )]
 pub(super) struct Doctor {
     /// A transaction that has been writing for longer is named.
-    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = humantime::parse_duration)]
+    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = crate::cli::time)]
     long: Duration,
     /// One JSON object.
     #[arg(long)]

@@ -178,6 +178,12 @@ async fn run(cli: Cli) -> anyhow::Result<Outcome> {
     Ok(Outcome::Well)
 }
 
+/// A time of an option.
+fn time(text: &str) -> Result<std::time::Duration, String> {
+    humantime::parse_duration(text)
+        .map_err(|_| "not a time: write whole numbers with units, such as 90s, 10m or 1h".to_owned())
+}
+
 /// Prints a line of output. A reader that went away ends the command without noise.
 fn print(line: impl std::fmt::Display) -> std::io::Result<()> {
     writeln!(std::io::stdout().lock(), "{line}")

@@ -18,7 +18,7 @@ Examples:
 )]
 pub(super) struct Prune {
     /// How long an event is kept at least, such as 90s, 10m, 1h; else the setting warden.retention.
-    #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
+    #[arg(long, value_name = "TIME", value_parser = crate::cli::time)]
     retention: Option<std::time::Duration>,
     /// One JSON object.
     #[arg(long)]

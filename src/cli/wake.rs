@@ -34,7 +34,11 @@ impl Wake {
             Mode::Off => "off",
         };
         place.admin().await?.set_wake(mode).await?;
-        print(format!("wake mode is now {mode}"))?;
+        let meaning = match self.mode {
+            Mode::Bell | Mode::Off => ": events arrive by polling",
+            Mode::Adaptive | Mode::Commit => "",
+        };
+        print(format!("wake mode is now {mode}{meaning}"))?;
         Ok(())
     }
 }

@@ -26,7 +26,8 @@ mod path;
 mod sql;
 
 pub use facts::{
-    Catalog, Holder, Log, NotifyLock, Place, Publication, Queue, Rights, Subscribed, Transactions, Versions,
+    Catalog, Holder, Later, Log, NotifyLock, Place, Publication, Queue, Rights, Subscribed, Transactions,
+    Versions,
 };
 pub use finding::{Finding, Level, Report, Skipped};
 pub use judge::judge;
@@ -88,7 +89,7 @@ pub struct Facts {
     pub transactions: Look<Transactions>,
     /// The watches.
     pub watches: Look<Vec<Watch>>,
-    /// Replication from and into this database.
+    /// What the catalog says of watched tables.
     pub catalog: Look<Catalog>,
     /// The log.
     pub log: Look<Log>,
@@ -179,7 +180,7 @@ async fn read(session: &mut Session, facts: &mut Facts, long: Duration) -> Resul
         &[(&seconds, Type::FLOAT8)],
     )
     .await?;
-    facts.catalog = ask(session, "replication", sql::CATALOG, &[]).await?;
+    facts.catalog = ask(session, "the catalog", sql::CATALOG, &[]).await?;
     let rights = match ask::<Option<Rights>>(session, "rights", sql::RIGHTS, &[]).await? {
         Look::Seen(Some(rights)) => rights,
         Look::Seen(None) => {

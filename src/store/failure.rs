@@ -53,7 +53,10 @@ fn class_of(server: &DbError) -> (Build, Option<&'static str>) {
         "55P03" | "57014" | "25P03" | "25P04" => (Error::timeout, None),
         "42501" => (
             Error::refused,
-            Some("grant the role that fits: pgevict_emitter, pgevict_instance or pgevict_admin"),
+            Some(
+                "pgevict_emitter emits, pgevict_reader reads, pgevict_instance runs instances, pgevict_admin administrates and \
+                 watches tables of its own; who migrates must be allowed to create the schema",
+            ),
         ),
         "25006" | "25000" | "25001" => (Error::refused, None),
         "28P01" | "28000" => (Error::refused, Some("check user and password of the address")),

@@ -266,9 +266,37 @@ async fn doctor_names_what_is_wrong_with_the_installation() {
         found.report
     );
     assert!(found.finding("watch-missing").contains("public.gone"));
+    assert!(found.finding("watch-missing").contains("the table was dropped"));
+    assert!(
+        found
+            .finding("watch-drifted")
+            .contains("disabled: pgevict_update")
+    );
     world.run("drop table bent").await;
     ok(&url, &["unwatch", "bent"]).await;
     ok(&url, &["unwatch", "gone"]).await;
+
+    // Partitions that came or went since the watch: it goes on, and says what it does not see.
+    world
+        .run(
+            "create table parts (id int) partition by range (id); \
+             create table parts_1 partition of parts for values from (1) to (10)",
+        )
+        .await;
+    ok(&url, &["watch", "parts", "--key", "part:{id}"]).await;
+    assert_eq!(Doctor::asked(&url, &[]).await.codes(), Vec::<String>::new());
+    world
+        .run("create table parts_2 partition of parts for values from (10) to (20)")
+        .await;
+    let found = Doctor::asked(&url, &[]).await;
+    assert_eq!(
+        (found.code, found.codes()),
+        (0, vec!["partition-after-watch".to_owned()])
+    );
+    assert!(found.finding("partition-after-watch").contains("parts_2"));
+    ok(&url, &["watch", "parts", "--key", "part:{id}"]).await;
+    assert_eq!(Doctor::asked(&url, &[]).await.codes(), Vec::<String>::new());
+    ok(&url, &["unwatch", "parts"]).await;
 
     // The log: an old event, and nobody who prunes; then somebody, and still not pruned.
     ok(&url, &["emit", "--key", "old"]).await;
@@ -352,7 +380,8 @@ async fn doctor_names_what_replication_takes_along_or_leaves_out() {
     world
         .run("create function pg_catalog.aurora_version() returns text language sql as $$ select '16.1' $$")
         .await;
-    Doctor::asked(&url, &[]).await.only("aurora");
+    let doctor = Doctor::asked(&url, &[]).await;
+    assert_eq!((doctor.code, doctor.codes()), (0, vec!["aurora".to_owned()]));
 }
 
 #[tokio::test]

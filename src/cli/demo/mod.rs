@@ -40,7 +40,7 @@ const RECOVERY: Duration = Duration::from_secs(60);
   pgevict demo --url postgresql://me@localhost/test --rate 100")]
 pub(super) struct Demo {
     /// How long it runs once everything is ready.
-    #[arg(long = "for", value_name = "DURATION", default_value = "30s", value_parser = humantime::parse_duration)]
+    #[arg(long = "for", value_name = "DURATION", default_value = "30s", value_parser = crate::cli::time)]
     lasts: Duration,
     /// Writes a second, in all.
     #[arg(long, value_name = "WRITES", default_value_t = 400, value_parser = clap::value_parser!(u32).range(1..=100_000))]

@@ -147,7 +147,18 @@ pub struct Publication {
     pub what: String,
 }
 
-/// Logical replication of this database.
+/// A partition that was made or attached after its table was watched.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+#[non_exhaustive]
+pub struct Later {
+    /// The watched table.
+    pub table: String,
+    /// The partition.
+    pub partition: String,
+}
+
+/// What the catalog says of watched tables: logical replication of this database, and partitions.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 #[non_exhaustive]
@@ -156,6 +167,8 @@ pub struct Catalog {
     pub subscribed: Vec<Subscribed>,
     /// Publications that take our tables along.
     pub publications: Vec<Publication>,
+    /// Partitions that came after the last `watch`.
+    pub later: Vec<Later>,
 }
 
 /// The log, and who keeps it short.

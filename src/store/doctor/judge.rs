@@ -150,11 +150,11 @@ fn server(place: &Place, checked: &mut Checked) {
         standby("the address leads to a standby", checked);
     }
     if place.aurora {
-        checked.fault(
+        checked.note(
             "aurora",
             "the server is Amazon Aurora",
-            "there an unlogged table may outlive a crash, so a crash may pass for a clean restart, and events for read",
-            "run pgevict on a PostgreSQL, or restart all instances after each failover",
+            "there an unlogged table may outlive a crash: each reconnect counts as one, and empties the caches",
+            "a direct address in listen_url; a pooler there is refused",
         );
     }
 }
@@ -260,6 +260,19 @@ fn announcing(facts: &Facts) -> Checked {
             ),
             "PREPARE TRANSACTION fails in each transaction that has written an event",
             "pgevict wake adaptive, or set max_prepared_transactions = 0 and restart the server",
+        );
+    }
+    let polls = match found.wake.as_str() {
+        "off" | "bell" => true,
+        "adaptive" => place.max_prepared > 0,
+        _ => false,
+    };
+    if polls {
+        checked.note(
+            "nothing-announced",
+            format!("writers announce nothing (wake mode {})", found.wake),
+            "events arrive by polling only, within feed.poll (500 ms)",
+            "pgevict wake commit, where no transaction is prepared; otherwise leave it",
         );
     }
     checked

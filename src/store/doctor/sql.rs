@@ -72,6 +72,8 @@ select json_build_object(
       where clock_timestamp() - prepared > make_interval(secs => $1)
       order by 1 desc limit 10) l), '[]'))";
 
+/// A clone of a watch's row trigger without the triggers that `watch` puts beside it: the partition came later.
+///
 /// The trigger function of a watch carries the definition as its comment. A leaf may be written, and its parent watched.
 pub(super) const CATALOG: &str = "\
 select json_build_object(
@@ -91,6 +93,14 @@ select json_build_object(
       where s.subdbid = (select oid from pg_database where datname = current_database())
         and p.proname ~ '^fired_'
       group by s.subname, tn.nspname, c.relname) w), '[]'),
+  'later', coalesce((
+    select json_agg(json_build_object('table', pg_partition_root(g.tgrelid)::regclass::text,
+      'partition', g.tgrelid::regclass::text) order by 1)
+    from pg_trigger g join pg_proc p on p.oid = g.tgfoid join pg_namespace n on n.oid = p.pronamespace
+    where n.nspname = 'pgevict' and g.tgparentid <> 0 and left(g.tgname, 12) = 'pgevict_row_'
+      and not exists (
+        select from pg_trigger d
+        where d.tgrelid = g.tgrelid and d.tgname = replace(g.tgname, '_row_', '_part_before_'))), '[]'),
   'publications', coalesce((
     select json_agg(json_build_object('name', pubname, 'what', what) order by pubname, what) from (
       select pubname, 'all tables' as what from pg_publication where puballtables

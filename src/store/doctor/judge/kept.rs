@@ -19,17 +19,40 @@ pub(super) fn watches(watches: &[Watch], checked: &mut Checked) {
             WatchState::Ok => {}
             WatchState::Missing => checked.fault(
                 "watch-missing",
-                format!("the watch of {name} has no table or no trigger any more"),
+                why(watch, format!("the watch of {name} has no table or no trigger any more")),
                 "nothing tells of changes: caches keep what is stale until it expires",
-                format!("pgevict watch {name} ... as before, or pgevict unwatch {name}"),
+                cure(watch, format!("pgevict watch {name} ... as before, or pgevict unwatch {name}")),
             ),
             WatchState::Drifted => checked.fault(
                 "watch-drifted",
-                format!("the watch of {name} is not whole: triggers, columns or definition are not as installed"),
+                why(watch, format!("the watch of {name} is not whole")),
                 "each change drops all that the heads of its templates name; a disabled trigger tells of nothing",
-                format!("pgevict watch {name} ... as before"),
+                cure(watch, format!("pgevict watch {name} ...")),
             ),
         }
+        for partition in &watch.detached {
+            checked.note(
+                "partition-detached",
+                format!("{partition} was a partition of {name}, and was detached"),
+                "nobody tells of what is written to it",
+                format!("watch {partition} on its own, or leave it if no cache holds its rows"),
+            );
+        }
+    }
+}
+
+fn why(watch: &Watch, what: String) -> String {
+    match &watch.reason {
+        Some(reason) => format!("{what}: {reason}"),
+        None => what,
+    }
+}
+
+/// That of the server, which knows the case; an older one names none.
+fn cure(watch: &Watch, command: String) -> String {
+    match &watch.cure {
+        Some(cure) => format!("{cure}: {command}"),
+        None => command,
     }
 }
 
@@ -46,6 +69,18 @@ pub(super) fn catalog(catalog: &Catalog, checked: &mut Checked) {
                 "watch {} with fire_on_replica => true, where this version has it; else emit where the change is made",
                 one.table
             ),
+        );
+    }
+    for one in &catalog.later {
+        checked.note(
+            "partition-after-watch",
+            format!(
+                "{} became a partition of {} after that was watched",
+                one.partition, one.table
+            ),
+            "its rows are told, but a TRUNCATE of it alone only within seconds, and not what one statement writes to it by \
+             name while it also writes through its parent",
+            format!("pgevict watch {} ... as before", one.table),
         );
     }
     for one in &catalog.publications {
