@@ -91,7 +91,8 @@ impl IntoResponse for Failure {
 }
 
 async fn connect(url: &str) -> Result<Client, Problem> {
-    let (client, connection) = tokio_postgres::connect(url, NoTls).await?;
+    let config: tokio_postgres::Config = url.parse()?;
+    let (client, connection) = config.connect(NoTls).await?;
     tokio::spawn(connection);
     Ok(client)
 }
